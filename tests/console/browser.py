@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import httpx2
 
 T = TypeVar("T")
-TIMEOUT_S = 120.0
+TIMEOUT_S = 240.0
 POLL_S = 0.05
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 _FLAGS = (

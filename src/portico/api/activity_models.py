@@ -189,12 +189,25 @@ class ClientUse(ApiModel):
     saved: int
 
 
+class ServerSaving(ApiModel):
+    """A server's share of the tokens that were saved."""
+
+    server: str
+    definitions: int = Field(description="Tokens that listing its tools costs now.")
+    saved: int
+
+
 class DailyUse(ApiModel):
     """Use by day, server and client."""
 
     days: list[DayUse] = Field(description="The oldest first.")
     servers: list[ServerUse] = Field(description="The most called first, at most 50.")
     clients: list[ClientUse] = Field(description="Those that saved most first, at most 50.")
+    savings: list[ServerSaving] = optional(
+        [],
+        "What was saved, shared out among servers by what listing each one costs; the most first,"
+        " at most 50.",
+    )
 
 
 class LastFailure(ApiModel):
@@ -220,6 +233,7 @@ class ServerLoad(ApiModel):
     running: int = Field(description="Calls that run now.")
     memory_bytes: int
     processes: int
+    definitions: int = optional(0, "Tokens that listing its tools costs; left out until counted.")
     last_error: LastFailure | None = None
 
 
@@ -229,3 +243,4 @@ class GatewayLoad(ApiModel):
     memory_bytes: int = Field(description="The gateway's own.")
     servers: list[ServerLoad]
     left_out: int | None = None
+    disabled: list[str] = optional([], "Servers that are switched off in the configuration.")

@@ -25,6 +25,7 @@ from portico.api.administration.rule_routes import rule_routes
 from portico.api.approval_routes import approval_routes
 from portico.api.call_routes import call_routes
 from portico.api.change_routes import change_routes
+from portico.api.compression import Compression
 from portico.api.daily_routes import daily_routes
 from portico.api.event_routes import IS_HEAD_KEY, event_routes
 from portico.api.gateway_services import GatewayServices
@@ -125,7 +126,7 @@ _SECURITY_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "Vary": "Authorization, Cookie, X-Portico-Proof",
+    "Vary": "Accept-Encoding, Authorization, Cookie, X-Portico-Proof",
 }
 _LINE_BREAK = re.compile(r"(?<!\n)\n(?!\n)")
 _DESCRIPTION = """\
@@ -226,7 +227,7 @@ def make_api(
         }
         return Response(docs_page, headers=headers, media_type="text/html; charset=utf-8")
 
-    return SecurityHeaders(QueryLimit(api))
+    return SecurityHeaders(Compression(QueryLimit(api)))
 
 
 def _complete_openapi(openapi: dict[str, Any]) -> dict[str, Any]:

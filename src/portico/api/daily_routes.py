@@ -45,19 +45,32 @@ def daily_routes(
             current = profile_state.usage_data.ledger.list_sessions()
             sessions |= {row.session: row for row in current}
         recent = [row for row in sessions.values() if to_day(row.last_at) >= first_day]
-        return make_uncached_response(summarize_use(first_day, params.days, rows, recent))
+        use = summarize_use(first_day, params.days, rows, recent)
+        saved = sum(client.saved for client in use.clients)
+        use.savings = share_out(saved, services.get_listing_costs())
+        return make_uncached_response(use)
 
     @router.get("/load", response_model=models.GatewayLoad, summary="The load of each server")
     async def get_load(_: Annotated[NoParams, Query()]) -> Response:
         """Calls, failures, latency and memory since the gateway's start, the worst first."""
         measured = await services.measure_load()
         loads = measured["servers"]
-        cards = [_to_load(load) for load in loads if not profile_state.hides_server(load["server"])]
+        costs = services.get_listing_costs()
+        cards = [
+            _to_load(load, costs.get(load["server"], 0))
+            for load in loads
+            if not profile_state.hides_server(load["server"])
+        ]
         return make_uncached_response(
             models.GatewayLoad(
                 memory_bytes=measured.get("memory_bytes", 0),
                 servers=cards,
                 left_out=measured.get("left_out") or None,
+                disabled=[
+                    name
+                    for name, settings in services.get_config().config.servers.items()
+                    if settings.disabled and not profile_state.hides_server(name)
+                ],
             )
         )
 
@@ -115,7 +128,18 @@ def summarize_use(
     )
 
 
-def _to_load(load: Mapping[str, Any]) -> models.ServerLoad:
+def share_out(saved: int, costs: Mapping[str, int]) -> list[models.ServerSaving]:
+    """Share saved tokens out among servers by what listing each of them costs."""
+    whole = sum(costs.values())
+    dearest = sorted(costs.items(), key=lambda item: (-item[1], item[0]))
+    return [
+        models.ServerSaving(server=server, definitions=cost, saved=round(saved * cost / whole))
+        for server, cost in dearest[:_MAX_NAMED]
+        if cost
+    ]
+
+
+def _to_load(load: Mapping[str, Any], definitions: int) -> models.ServerLoad:
     failure = load["last_error"]
     last_error = None
     if failure is not None:
@@ -125,5 +149,10 @@ def _to_load(load: Mapping[str, Any]) -> models.ServerLoad:
             at=to_iso_time(failure["at"]),
         )
     reason = to_short_line(mask_secrets(load["reason"]), _MAX_REASON_TOKENS)
-    figures: dict[str, Any] = {**load, "reason": reason, "last_error": last_error}
+    figures: dict[str, Any] = {
+        **load,
+        "reason": reason,
+        "last_error": last_error,
+        "definitions": definitions,
+    }
     return models.ServerLoad(**figures)

@@ -45,6 +45,8 @@ MAX_LISTENERS = 64
 MAX_LISTENERS_EACH = 8
 BATCH_S = 0.2
 """Seconds between two batches, so that a busy gateway is not held up by those who watch it."""
+BUSY_BATCH_S = 1.0
+"""The same after a batch with more calls than are sent, if the ring does not fill before."""
 MAX_CALLS_IN_BATCH = 100
 """Calls of a batch that are sent one by one; of further ones only the number is."""
 CHECK_S = 1.0
@@ -185,12 +187,12 @@ class EventFeed:
                     if position < first:
                         yield self._render("lagged", {"missed": first - position}, first - 1)
                         return
-                    text = self._render_batch(position, listener)
+                    text, is_busy = self._render_batch(position, listener)
                     position = self._next_number
                     if text:
                         quiet_s = 0.0
                         yield text
-                    await asyncio.sleep(BATCH_S)
+                    await self._pause(position, BUSY_BATCH_S if is_busy else BATCH_S)
                     continue
                 waker.clear()
                 if not await _wait(waker, CHECK_S):
@@ -204,6 +206,14 @@ class EventFeed:
             if not self._counts[caller]:
                 del self._counts[caller]
 
+    async def _pause(self, position: int, seconds: float) -> None:
+        """Wait so long, or until three quarters of the ring are new."""
+        most = (self._entries.maxlen or 0) * 3 // 4
+        paused_s = 0.0
+        while paused_s < seconds and self._next_number - position < most:
+            await asyncio.sleep(BATCH_S)
+            paused_s += BATCH_S
+
     def _find_position(self, last_id: str) -> tuple[int, bool]:
         """Return the number to go on with, and whether events before it were missed."""
         run_id, _, number = last_id.partition("-")
@@ -216,7 +226,8 @@ class EventFeed:
             return wanted, False
         return self._next_number, True
 
-    def _render_batch(self, position: int, listener: EventListener) -> bytes:
+    def _render_batch(self, position: int, listener: EventListener) -> tuple[bytes, bool]:
+        """Return the events from a position on, and whether calls were left out."""
         parts: list[str] = []
         calls_left = MAX_CALLS_IN_BATCH
         skipped = 0
@@ -242,7 +253,7 @@ class EventFeed:
             parts.append(
                 f"id: {self._run_id}-{self._next_number - 1}\nevent: skipped\ndata: {data}\n\n"
             )
-        return "".join(parts).encode(errors="replace")
+        return "".join(parts).encode(errors="replace"), skipped > 0
 
     def _render_entry(self, entry: _FeedEntry) -> str:
         name, data = describe_event(entry.event, self._get_ledger)

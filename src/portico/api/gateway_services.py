@@ -123,6 +123,8 @@ class GatewayServices:
     feed: EventFeed = field(default_factory=lambda: EventFeed(EventBus()))
     run_tool: RunTool | None = None
     measure_load: Callable[[], Awaitable[dict[str, Any]]] = _measure_nothing
+    get_listing_costs: Callable[[], Mapping[str, int]] = dict[str, int]
+    """Tokens of listing each server's tools; 0 while they are not known."""
     keys: KeyStore | None = None
     trust: Trust = _trust_nothing
     approvals: Approvals | None = None

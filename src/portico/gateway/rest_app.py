@@ -113,6 +113,7 @@ class RestApp:
             feed=self._feed,
             run_tool=partial(self._run_tool, view, profile),
             measure_load=lambda: gateway.ensure_monitoring().load.measure(),
+            get_listing_costs=lambda: gateway.get_listing_costs(view.snapshot),
             keys=gateway.keys.store,
             trust=gateway.catalog.trust,
             approvals=gateway.approvals,

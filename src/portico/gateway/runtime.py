@@ -21,6 +21,7 @@ from portico.calls.pipeline import CallPipeline, CallSettings
 from portico.calls.rule_enforcement import build_rules
 from portico.catalog.catalog import Catalog
 from portico.catalog.listing_sync import CatalogReplication
+from portico.catalog.snapshot import Snapshot
 from portico.config import Config
 from portico.events import ConfigApplied, ConfigRejected, Event, EventBus, UpstreamReady
 from portico.gateway import maintenance
@@ -400,6 +401,10 @@ class GatewayRuntime:
         return self._listing_cost_counter.get_listing_cost(
             self.get_view(profile if profile in self.config.profiles else None).snapshot
         )
+
+    def get_listing_costs(self, snapshot: Snapshot) -> dict[str, int]:
+        """Return the tokens of listing each server's tools; 0 until they are counted."""
+        return self._listing_cost_counter.get_server_costs(snapshot)
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         name = work.__name__.strip("_").replace("_", " ")

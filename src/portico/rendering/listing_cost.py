@@ -147,6 +147,14 @@ class ListingCostCounter:
         """Return the tokens of listing every visible tool; 0 until all are counted."""
         return self._costs.get_known_total(snapshot.tools.values())
 
+    def get_server_costs(self, snapshot: Snapshot) -> dict[str, int]:
+        """Return the tokens of listing the visible tools of each server; 0 until they are
+        counted."""
+        return {
+            entry.name: self._costs.get_known_total(entry.tools.values())
+            for entry in snapshot.servers.values()
+        }
+
     async def run(self) -> None:
         """Count all definitions, and changed ones after each catalog change, until cancelled."""
         await asyncio.sleep(START_DELAY_S)

@@ -14,6 +14,7 @@ const MAX_EXPORTED = 10_000;
 const NEWEST = 50;
 const MAX_LIVE = 200;
 const REFRESH_MS = 2_000;
+const SHOW_MS = 500;
 const FILTERS = ["outcome", "server", "tool", "client", "person", "hours"];
 
 export function Activity() {
@@ -140,7 +141,7 @@ function useLiveCalls(filters) {
   const key = JSON.stringify(filters);
   useEffect(() => {
     const byId = new Map();
-    const show = throttle(() => setCalls([...byId.values()].reverse()), 250);
+    const show = throttle(() => setCalls([...byId.values()].reverse()), SHOW_MS);
     setCalls([]);
     return onEvents(["call_started", "call_ended", "call_refused"], (event, name) => {
       if (!passes(event, filters, name !== "call_started")) {

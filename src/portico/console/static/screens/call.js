@@ -1,4 +1,5 @@
 /** One call in full: who, what, where its time went, what the audit log has of it. */
+import { CallGraph } from "../components/call_graph.js";
 import { Facts, JsonView, Outcome, Panel, ProblemBox, Screen } from "../components/parts.js";
 import { request, useLoaded } from "../state/api.js";
 import { clip, formatDate, formatMs } from "../state/format.js";
@@ -39,6 +40,7 @@ export function CallScreen({ name }) {
 function Run({ calls, current, via }) {
   const whole = Math.max(1, ...calls.map((one) => one.start_ms + one.ms));
   return html`<${Panel} title=${`The ${clip(via, 20)} it belongs to: ${calls.length} ${calls.length === 1 ? "call" : "calls"} in ${formatMs(whole)}`}>
+    ${calls.length > 1 && html`<${CallGraph} calls=${calls} current=${current} />`}
     <ol class="run">${calls.map((one) => html`<li key=${one.id} aria-current=${one.id === current ? "true" : undefined}>
       <a href=${addressOf(["activity", String(one.id)])}><code class="foreign">${clip(one.tool, 90)}</code></a>
       <${Outcome} ok=${one.ok} error=${one.error} cancelled=${one.cancelled} />

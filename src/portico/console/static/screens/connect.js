@@ -1,11 +1,15 @@
 /** How a client is pointed at this gateway, and whether one has connected. */
 import { ChangeReview } from "../components/change_review.js";
 import { CopyButton, Empty, JsonView, Panel, ProblemBox, Screen } from "../components/parts.js";
+import { QrCode } from "../components/qr_code.js";
 import { request, useLoaded } from "../state/api.js";
 import { clip, formatAgo, formatCount } from "../state/format.js";
 import { addressOf } from "../state/router.js";
 import { session } from "../state/session.js";
 import { html, useState } from "../view.js";
+
+/** Names of this machine that no other one can use. */
+const LOOPBACK = /^(localhost|127\.[\d.]+|\[::1\])$/;
 
 export function Connect() {
   const mayWrite = session.value?.may.change_config;
@@ -21,10 +25,37 @@ export function Connect() {
       <//>
       <${Connected} />
     </div>
+    <${OtherDevice} address=${address} />
     ${mayWrite ? html`<${Panel} title="Clients of this machine">
       <ul class="clients">${clients.data?.clients.slice().sort(compare).map((/** @type {any} */ one) => html`<${ClientRow} key=${one.name} client=${one} reload=${clients.reload} />`)}</ul><//>`
       : html`<p class="note">The user of the gateway's machine can have clients' files written here, or by <code>portico install CLIENT</code>.</p>`}
   <//>`;
+}
+
+/** The address as a code to scan, for clients elsewhere. @param {{address: string}} props */
+function OtherDevice({ address }) {
+  const isLocal = LOOPBACK.test(location.hostname);
+  const [text, setText] = useState(isLocal ? "" : address);
+  const scanned = toAddress(text);
+  return html`<${Panel} title="From another device"><div class="other-device">
+    <div class="field"><label for="other-address">Address that the device reaches</label>
+      <input id="other-address" type="url" inputmode="url" spellcheck="false" autocomplete="off" maxlength="180" placeholder="https://mcp.example.org" value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} />
+      ${isLocal && html`<p class="note"><code>${location.host}</code> is this machine's alone. Put a proxy with TLS or a tunnel in front, name its host under <code>gateway.allowed_hosts</code>, and write its address here.</p>`}
+      <p class="note">The code has the address and no key: whoever scans it still signs in, or sends a key.</p></div>
+    ${scanned ? html`<figure class="qr-box"><${QrCode} text=${scanned} label=${`QR code of ${scanned}`} /><figcaption><code class="foreign">${clip(scanned, 180)}</code> <${CopyButton} text=${scanned} label="Copy the address of the code" /></figcaption></figure>`
+      : text && html`<p class="warning" role="status">Write it as https://HOST, without a name or a password in it.</p>`}
+  </div><//>`;
+}
+
+/** The address of the endpoint at what was typed; empty if that is none. @param {string} text */
+function toAddress(text) {
+  try {
+    const url = new URL(text.trim());
+    if (!["https:", "http:"].includes(url.protocol) || url.username || url.password) return "";
+    return url.pathname === "/" ? `${url.origin}/mcp` : `${url.origin}${url.pathname}`;
+  } catch {
+    return "";
+  }
 }
 
 /** Those that are here first. @param {any} one @param {any} other */
@@ -61,7 +92,7 @@ function Connected() {
   return html`<${Panel} title="Has it connected?">
     <${ProblemBox} problem=${tokens.problem} retry=${tokens.reload} />
     ${tokens.data && latest.size === 0 && html`<${Empty} title="No client was here yet"><p>The first one appears here by itself when it lists its tools. Leave this page open, and start the client again.</p><//>`}
-    <ul class="decided">${[...latest.values()].slice(0, 8).map((one) => html`<li key=${one.client}><span class="state" data-tone="ok">seen</span><strong class="foreign">${clip(one.client || "without a name", 60)}</strong>
+    <ul class="connected">${[...latest.values()].slice(0, 8).map((one) => html`<li key=${one.client}><span class="state" data-tone="ok">seen</span><strong class="foreign">${clip(one.client || "without a name", 60)}</strong>
       <span>${formatCount(one.saved)} tokens saved</span><span class="note">${formatAgo(one.last)}</span></li>`)}</ul>
   <//>`;
 }

@@ -10,6 +10,7 @@ import { html, useEffect } from "../view.js";
 
 const DAYS = 30;
 const WEEK = 7;
+const MOST_NAMED = 6;
 const REFRESH_MS = 10_000;
 const TROUBLED = ["down", "quarantined", "degraded", "needs sign-in"];
 
@@ -56,8 +57,8 @@ function Figures({ use, stats, servers }) {
   const usable = servers?.filter((/** @type {any} */ one) => ["ready", "known"].includes(one.state)).length;
   return html`<ul class="figures">
     <${Figure} name="Tokens saved today" value=${today ? formatShort(today.saved) : "–"} note=${today?.listing ? `${formatShare(today.saved, today.listing)} of what listing everything would cost` : "nothing was listed yet"} />
-    <${Figure} name="Tokens saved, 7 days" value=${use ? formatShort(sum("saved", WEEK)) : "–"} note=${use && sum("listing", WEEK) ? `${formatShare(sum("saved", WEEK), sum("listing", WEEK))} of listing everything` : ""} />
-    <${Figure} name="Tokens saved, 30 days" value=${use ? formatShort(sum("saved")) : "–"} note=${use && sum("listing") ? `${formatShort(sum("shown"))} shown instead of ${formatShort(sum("listing"))}` : ""} />
+    <${Figure} name="Saved in 7 days" value=${use ? formatShort(sum("saved", WEEK)) : "–"} note=${use && sum("listing", WEEK) ? `${formatShare(sum("saved", WEEK), sum("listing", WEEK))} of listing everything` : ""} />
+    <${Figure} name="Saved in 30 days" value=${use ? formatShort(sum("saved")) : "–"} note=${use && sum("listing") ? `${formatShort(sum("shown"))} shown instead of ${formatShort(sum("listing"))}` : ""} />
     <${Figure} name="Calls today" value=${today ? formatCount(today.calls) : "–"} href=${addressOf(["activity"])}
       note=${today?.failures ? html`<a href=${addressOf(["activity"], { outcome: "failed", hours: 24 })}>${formatCount(today.failures)} failed</a>` : today ? "none failed" : ""} tone=${today?.failures ? "bad" : ""} />
     <${Figure} name="Servers" href=${addressOf(["servers"])} value=${servers ? `${usable} of ${servers.length}` : "–"} note="can be used" tone=${servers && usable < servers.length ? "warn" : ""} />
@@ -126,7 +127,9 @@ function SavedPanel({ use }) {
     <${BarPlot} bars=${bars} label="Tokens saved" format=${formatShort} />
     <h3>By client</h3>
     ${use.clients.length === 0 && html`<${Empty} title="No client was here yet"><p>What a client is shown instead of every definition is counted here.</p><//>`}
-    <${ShareList} parts=${use.clients.slice(0, 6).map((/** @type {any} */ one) => ({ name: clip(one.client || "without a name", 40), value: one.saved, text: `${formatShort(one.saved)} in ${formatCount(one.sessions)} sessions` }))} />
+    <${ShareList} parts=${use.clients.slice(0, MOST_NAMED).map((/** @type {any} */ one) => ({ name: clip(one.client || "without a name", 40), value: one.saved, text: `${formatShort(one.saved)} saved, ${formatShort(one.shown)} shown in ${formatCount(one.sessions)} ${one.sessions === 1 ? "session" : "sessions"}` }))} />
+    ${use.savings?.length > 0 && html`<h3>By server <span class="note">shared out by what listing each one costs</span></h3>
+      <${ShareList} parts=${use.savings.slice(0, MOST_NAMED).map((/** @type {any} */ one) => ({ name: html`<a href=${addressOf(["servers", one.server])}>${clip(one.server, 40)}</a>`, value: one.saved, text: `${formatShort(one.saved)} saved, ${formatShort(one.definitions)} a listing` }))} />`}
   <//>`;
 }
 
@@ -138,7 +141,7 @@ function CallsPanel({ use }) {
     <${BarPlot} bars=${bars} label="Calls" format=${formatShort} describe=${describe} />
     <h3>By server</h3>
     ${use.servers.length === 0 && html`<${Empty} title="Nothing was called yet"><p>Calls of every client are counted here, by day and server.</p><//>`}
-    <${ShareList} parts=${use.servers.slice(0, 6).map((/** @type {any} */ one) => ({ name: html`<a href=${addressOf(["activity"], { server: one.server })}>${clip(one.server, 40)}</a>`, value: one.calls, text: describeUse(one) }))} />
+    <${ShareList} parts=${use.servers.slice(0, MOST_NAMED).map((/** @type {any} */ one) => ({ name: html`<a href=${addressOf(["activity"], { server: one.server })}>${clip(one.server, 40)}</a>`, value: one.calls, text: describeUse(one) }))} />
   <//>`;
 }
 

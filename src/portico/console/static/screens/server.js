@@ -28,9 +28,8 @@ export function ServerScreen({ name }) {
   const disable = () => setReview({ title: `Disable ${clip(server.server, 60)}`, body: { kind: "disable", server: server.server } });
   // A server that is switched off is none of the gateway's; the list has it.
   const leave = () => navigate(addressOf(["servers"]));
-  return html`<${Screen} title=${html`<span class="foreign">${clip(name, 80)}</span>`} note=${server && html`<${State} state=${server.state} /> ${server.since ? `since ${formatAgo(server.since)}` : ""}`}
+  return html`<${Screen} title=${html`<span class="foreign">${clip(name, 80)}</span>`} note=${server && html`<${State} state=${server.state} /> ${server.since ? formatAgo(server.since) : ""}`}
     actions=${server && html`<a class="button" href=${addressOf(["activity"], { server: server.server })}>Its calls</a>
-      ${server.state === "needs_sign_in" && html`<a class="button" target="_blank" rel="noopener" href=${`/sign-in/${encodeURIComponent(server.server)}`}>Sign in</a>`}
       ${rights?.change_config && html`<button onClick=${disable}>Disable</button>`}
       ${rights?.restart && html`<${ActionButton} run=${restart} done="Restarted.">Restart<//>`}`}>
     <${ProblemBox} problem=${loaded.problem} retry=${loaded.reload} />

@@ -29,7 +29,7 @@ function AllTools() {
   const server = params.value.get("server") || "";
   const filters = { category, server };
   const tools = usePagedList("tools", "tools", filters, ["catalog"]);
-  return html`<${Screen} title="Tools" fills=${true} note=${tools.isLoading ? "" : `${formatCount(tools.count)}, the most used first`} actions=${html`<${CategoryChoice} chosen=${category} />`}>
+  return html`<${Screen} title="Tools" fills=${true} note=${tools.isLoading ? "" : `${formatCount(tools.count)}, the most used first. A search above says why each was found, and why one was not.`} actions=${html`<${CategoryChoice} chosen=${category} />`}>
     <${ProblemBox} problem=${tools.problem} />
     ${tools.count > 0 && html`<${Table} label="Tools" columns=${TOOL_COLUMNS} count=${tools.count} row=${tools.row} onRange=${tools.ensure}
       href=${(/** @type {any} */ one) => addressOf(["tools", one.tool])} />`}

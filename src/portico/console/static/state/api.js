@@ -4,7 +4,7 @@ import { onEvents } from "./events.js";
 import { endSession, isUnreachable, proofHeaders } from "./session.js";
 
 const V1 = "/api/v1";
-const RELOAD_MS = 1_000;
+const RELOAD_MS = 2_000;
 
 /** What went wrong, and what to do about it. */
 export class Problem extends Error {

@@ -4,7 +4,7 @@ import { request, throttle } from "./api.js";
 import { onEvents } from "./events.js";
 import { session } from "./session.js";
 
-const RELOAD_MS = 1_000;
+const RELOAD_MS = 2_000;
 
 /** How many wait, by screen. */
 export const waiting = signal({ approvals: 0, changes: 0 });
