@@ -54,6 +54,32 @@ _MISSING_INTENT = (
 )
 
 
+class RegistryConfig(Section):
+    """Registries of MCP servers: the one that is asked, and what the gateway serves as one."""
+
+    url: str = setting(
+        "https://registry.modelcontextprotocol.io",
+        "Registry (v0.1) that `portico find --update` and `portico add` ask.",
+    )
+    servers: tuple[str, ...] = setting(
+        (),
+        "Servers of the last snapshot that the gateway lists at `/v0.1/servers` beside its own"
+        " endpoints: names or patterns, such as `io.github.acme/*`.",
+        max_length=1_000,
+    )
+    namespace: str = setting(
+        "",
+        "Namespace of the gateway's own entries there. Default: its host, reversed.",
+        pattern=r"^[a-zA-Z0-9.-]*$",
+        max_length=150,
+    )
+
+    @field_validator("servers", mode="before")
+    @classmethod
+    def _list_servers(cls, value: Any) -> Any:
+        return list_names(value)
+
+
 class GatewayConfig(Section):
     """The HTTP endpoint."""
 
@@ -217,6 +243,9 @@ class Config(Section):
         (),
         "Identity providers whose tokens open the gateway over HTTP: one, or a list of them.",
         max_length=MAX_ISSUERS,
+    )
+    registry: RegistryConfig = setting(
+        RegistryConfig(), "Registries: where servers are found, and what is listed as one."
     )
     budgets: Budgets = setting(Budgets(), "Token budgets of answers.")
     search: SearchConfig = setting(SearchConfig(), "Search for tools.")
