@@ -1,4 +1,4 @@
-"""Values that a server's description asks of its user: what is missing, and what was given. Pure."""
+"""Values that a server's description asks of its user: what was given, what is missing. Pure."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,9 +1,9 @@
-"""Bundles of MCP servers (`.mcpb`): a zip with a manifest, unpacked into a folder named by its hash.
+"""Bundles of MCP servers (`.mcpb`): a zip with a manifest, unpacked into a folder of its hash.
 
 An archive says about itself what it likes: its table, its number of files and their sizes are
 checked before anything is read, and counted again while it is unpacked. Names that lead out of the
-folder, links, and anything that is no plain file are refused. What is unpacked is started by `node`,
-`python3`, `uv` or as its own program, from its folder.
+folder, links, and anything that is no plain file are refused. What is unpacked is started by
+`node`, `python3`, `uv` or as its own program, from its folder.
 """
 
 import hashlib

@@ -1,5 +1,7 @@
-"""The manifest of a bundle (`manifest.json`): what it asks of its user, and how it is started. Pure,
-but for looking whether its files exist."""
+"""The manifest of a bundle (`manifest.json`): what it asks of its user, and how it is started.
+
+Pure, but for looking whether its files exist.
+"""
 
 import re
 import sys
@@ -32,7 +34,7 @@ _RUNTIMES: Mapping[str, tuple[str, ...]] = {
 }
 _LOADER_VARIABLES = frozenset({"PYTHONPATH", "NODE_PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"})
 """Variables that may lead into the bundle, and nowhere else."""
-TextOrList = Text | tuple[Text, ...]
+Texts = Annotated[tuple[Text, ...], Field(max_length=MAX_ITEMS)]
 
 
 class BundleOption(RegistryModel):
@@ -42,9 +44,9 @@ class BundleOption(RegistryModel):
     title: Text = ""
     description: Text = ""
     required: bool = False
-    default: bool | float | Text | Annotated[tuple[Text, ...], Field(max_length=MAX_ITEMS)] | None = (
-        None
-    )
+    default: (
+        bool | float | Text | Annotated[tuple[Text, ...], Field(max_length=MAX_ITEMS)] | None
+    ) = None
     multiple: bool = False
     sensitive: bool = False
 
@@ -53,14 +55,14 @@ class PlatformCommand(RegistryModel):
     """What one platform starts instead."""
 
     command: Text | None = None
-    args: Annotated[tuple[Text, ...], Field(max_length=MAX_ITEMS)] | None = None
-    env: Annotated[dict[ShortText, Text], Field(max_length=MAX_ITEMS)] = {}
+    args: Texts | None = None
+    env: dict[ShortText, Text] = Field({}, max_length=MAX_ITEMS)
 
 
 class BundleCommand(PlatformCommand):
     """How a bundle is started."""
 
-    platform_overrides: Annotated[dict[ShortText, PlatformCommand], Field(max_length=8)] = {}
+    platform_overrides: dict[ShortText, PlatformCommand] = Field({}, max_length=8)
 
 
 class BundleServer(RegistryModel):
@@ -84,7 +86,7 @@ class BundleManifest(RegistryModel):
     version: ShortText
     description: Text = ""
     server: BundleServer
-    user_config: Annotated[dict[ShortText, BundleOption], Field(max_length=MAX_ITEMS)] = {}
+    user_config: dict[ShortText, BundleOption] = Field({}, max_length=MAX_ITEMS)
     compatibility: BundleCompatibility = BundleCompatibility()
 
 
@@ -168,9 +170,7 @@ def _make_default_command(server: BundleServer) -> BundleCommand:
     return BundleCommand(command={"node": "node"}.get(server.type, "python3"), args=(place,))
 
 
-def _check_command(
-    server: BundleServer, command: str, words: Sequence[str], folder: Path
-) -> str:
+def _check_command(server: BundleServer, command: str, words: Sequence[str], folder: Path) -> str:
     """Return the program to start: the runtime of its type with a file of the bundle, or a file of
     the bundle itself. Raises UnusableServer."""
     if server.type == "binary":

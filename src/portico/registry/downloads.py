@@ -1,4 +1,4 @@
-"""Requests to registries and for packages: bounded in time and size, to addresses that were checked.
+"""Requests to registries and for packages: bounded in time and size, to checked addresses.
 
 An address that the user named may be any; one that an entry of a registry named has to be public
 and https, and the request goes to the very address that was checked. Redirects are followed only
@@ -156,7 +156,7 @@ def _check_redirect(location: str, target: str, sha256: str) -> None:
 async def _save(
     reply: httpx2.Response, location: str, folder: Path, sha256: str, max_bytes: int
 ) -> Path:
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True, mode=0o700)
     digest = hashlib.sha256()
     size = 0
     with tempfile.NamedTemporaryFile(dir=folder, prefix="download.", delete=False) as file:
@@ -170,7 +170,7 @@ async def _save(
                 await asyncio.to_thread(file.write, part)
             check_hash(digest.hexdigest(), sha256, location)
         except BaseException:
-            path.unlink(missing_ok=True)
+            await asyncio.to_thread(path.unlink, missing_ok=True)
             raise
     return path
 

@@ -1,4 +1,4 @@
-"""Files of npm and PyPI packages whose hash an entry gives: fetched, checked, and kept by their hash.
+"""Files of npm and PyPI packages whose hash an entry gives: fetched, checked, kept by their hash.
 
 What is started then is that very file; its dependencies come from the index as ever.
 """

@@ -76,9 +76,7 @@ def choose_package(
 def list_package_values(package: RegistryPackage) -> list[AskedValue]:
     """Return what a package asks for."""
     arguments = [
-        one
-        for one in (*package.runtimeArguments, *package.packageArguments)
-        if not _is_switch(one)
+        one for one in (*package.runtimeArguments, *package.packageArguments) if not _is_switch(one)
     ]
     inputs: list[tuple[str, TemplateInput]] = [
         (one.name, one) for one in package.environmentVariables
@@ -223,5 +221,3 @@ def _build_environment(
             raise refuse_variable(one.name)
         built[one.name] = text
     return built
-
-

@@ -157,9 +157,9 @@ def _plan_pypi(
             same = _normalise(name.partition("[")[0]) == _normalise(package.identifier)
             if not same or (named and named != version):
                 raise _refuse_option("uvx", f"--from {source}")
-        elif not (word.text.startswith("-") or _names_package(word.text, package)):
-            raise _refuse_option("uvx", word.text)
-        elif word.text.startswith("-"):
+        elif not (
+            word.text.startswith("-") or _names_package(word.text, package)
+        ) or word.text.startswith("-"):
             raise _refuse_option("uvx", word.text)
     source = file.path if file else pinned
     return PackageRuntime("uvx", (*options, "--from", source), package.identifier)
@@ -262,5 +262,3 @@ def refuse_variable(name: str) -> UnusableServer:
         f"it sets the variable {name[:60]}, which changes what is installed or run",
         advice=BY_HAND,
     )
-
-

@@ -20,7 +20,9 @@ MAX_CURSOR = 2_000
 OFFICIAL_META = "io.modelcontextprotocol.registry/official"
 
 
-async def iter_servers(client: httpx2.AsyncClient, url: str) -> AsyncGenerator[list[dict[str, Any]]]:
+async def iter_servers(
+    client: httpx2.AsyncClient, url: str
+) -> AsyncGenerator[list[dict[str, Any]]]:
     """Yield the servers of a registry page by page, as it says them: the latest version of each.
 
     Raises RegistryUnavailable for a registry that cannot be read to its end.

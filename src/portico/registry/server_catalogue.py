@@ -23,13 +23,13 @@ from portico.search import (
     EncoderUnavailable,
     Index,
     Ranking,
-    RankingMethod,
     SearchDocument,
     UnreadableIndex,
     Vector,
     compose_document_text,
     compute_fingerprint,
     compute_text_key,
+    get_shipped_encoder,
 )
 from portico.storage.data_files import replace_file
 from portico.storage.search_files import IndexFile, VectorFile
@@ -119,29 +119,30 @@ class ServerCatalogue:
         """Return a server of the snapshot by its exact name."""
         return next((one for one in self.iter_servers() if one["name"] == name), None)
 
-    def build_index(self, encoder: Encoder, on_encoded: OnEncoded = lambda done, total: None) -> Index:
+    def build_index(
+        self, encoder: Encoder, on_encoded: OnEncoded = lambda done, total: None
+    ) -> Index:
         """Index the snapshot, encode what has no vector yet, and keep both."""
         index = make_index(self.iter_servers(), encoder, self._vector_file, on_encoded)
         self._index_file.save(index.dump())
         return index
 
-    def search(
-        self, query: str, limit: int, encoder: Encoder, method: RankingMethod = "both"
-    ) -> FoundServers:
-        """Return the servers that fit a query best; raises NoSnapshot."""
+    def search(self, query: str, limit: int, encoder: Encoder | None) -> FoundServers:
+        """Return the servers that fit a query best, without an encoder by words alone; raises
+        NoSnapshot."""
         info = self.load_info()
-        index = self._load_index(encoder, method)
+        index = self._load_index(encoder)
         ranking = index.search(query, limit)
         wanted = [name for hit in ranking.hits for name in (hit.id, *hit.duplicates)]
         found = {one["name"]: one for one in self.iter_servers() if one["name"] in set(wanted)}
         return FoundServers(info, ranking, tuple(found[name] for name in wanted if name in found))
 
-    def _load_index(self, encoder: Encoder, method: RankingMethod) -> Index:
+    def _load_index(self, encoder: Encoder | None) -> Index:
         body = self._index_file.load()
         if body is not None and not self._is_index_old():
             with suppress(UnreadableIndex):
-                return Index.load(body, encoder=encoder, method=method)
-        return self.build_index(encoder)
+                return Index.load(body, encoder=encoder)
+        return self.build_index(encoder or get_shipped_encoder())
 
     def _is_index_old(self) -> bool:
         """Return whether the servers were replaced after the index was made."""

@@ -1,8 +1,8 @@
 """`portico add`: one more server in the configuration, tried before it is written.
 
 --json: `{"server", "file", "env_file", "written", "backup", "tools", "tokens", "needs_sign_in",
-"source", "diff": [line]}`; tools and tokens are null with --no-check, and where somebody has to sign
-in; `source` says what a server of a registry or bundle is.
+"source", "diff": [line]}`; tools and tokens are null with --no-check, and where somebody has to
+sign in; `source` says what a server of a registry or bundle is.
 """
 
 import asyncio

@@ -183,7 +183,9 @@ class ServerSource:
         )
         plan_bundle(manifest, folder, values)  # checked as it would be started
         plan = plan_bundle(manifest, folder, written)
-        described = f"{manifest.name} {manifest.version}, the bundle {source} (SHA-256 {folder.name})"
+        described = (
+            f"{manifest.name} {manifest.version}, the bundle {source} (SHA-256 {folder.name})"
+        )
         return self._finish(name or _make_key(manifest.name), plan, secrets, described)
 
     def _resolve_server(self, server: RegistryServer, *, allow_private: bool) -> SourcedServer:

@@ -34,7 +34,8 @@ def run_find(words: Sequence[str], options: FindOptions) -> int:
     """Show servers that fit; exit code 1 if there are none."""
     if not words and not options.update:
         raise ConfigError(
-            "find needs WORDS", advice='Say what the server should do: portico find "send invoices".'
+            "find needs WORDS",
+            advice='Say what the server should do: portico find "send invoices".',
         )
     screen = options.make_screen()
     config = _load_config(options)
@@ -69,7 +70,8 @@ def _update(screen: Screen, catalogue: ServerCatalogue, url: str) -> None:
         servers = asyncio.run(_fetch_servers(url, show))
         catalogue.replace(url, servers, now_utc())
         catalogue.build_index(
-            get_shipped_encoder(), lambda done, total: show(f"Encoded {done:,} of {total:,} servers")
+            get_shipped_encoder(),
+            lambda done, total: show(f"Encoded {done:,} of {total:,} servers"),
         )
 
 
@@ -129,7 +131,8 @@ def _to_data(query: str, found: FoundServers) -> dict[str, Any]:
 
 def _list_kinds(server: Mapping[str, Any]) -> list[str]:
     kinds = [
-        to_text(to_object(package).get("registryType")) for package in to_list(server.get("packages"))
+        to_text(to_object(package).get("registryType"))
+        for package in to_list(server.get("packages"))
     ]
     return list(dict.fromkeys(kind for kind in kinds if kind))
 
@@ -144,7 +147,9 @@ def _show(screen: Screen, found: FoundServers) -> None:
         note = " · deprecated" if server.get("deprecated") else ""
         name = sanitize_text(to_text(server["name"]))
         version = sanitize_text(to_text(server.get("version")))[:40]
-        line = Text.assemble((name, "bold"), f"  {version} · {', '.join(ways) or 'no package'}{note}")
+        line = Text.assemble(
+            (name, "bold"), f"  {version} · {', '.join(ways) or 'no package'}{note}"
+        )
         screen.write_text(line)
         screen.write_text(f"  {sanitize_text(to_text(server.get('description')))[:_MAX_SHOWN]}")
     if found.servers:
