@@ -61,16 +61,16 @@ def check_registry_url(url: str) -> str:
     return url.rstrip("/")
 
 
-async def fetch_bytes(client: httpx2.AsyncClient, url: str, max_bytes: int) -> tuple[int, bytes]:
+async def fetch_bytes(
+    client: httpx2.AsyncClient, url: str, max_bytes: int, accept: str = "application/json"
+) -> tuple[int, bytes]:
     """Return status and body of an answer of a server that the user named; no redirects.
 
     Raises RegistryUnavailable where there is none, or one of more than `max_bytes`.
     """
     try:
         async with asyncio.timeout(PAGE_TIMEOUT_S):
-            request = client.build_request(
-                "GET", url, headers={**_HEADERS, "Accept": "application/json"}
-            )
+            request = client.build_request("GET", url, headers={**_HEADERS, "Accept": accept})
             reply = await client.send(request, stream=True)
             try:
                 body = bytearray()

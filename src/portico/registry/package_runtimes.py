@@ -56,6 +56,8 @@ class PackageFile:
     """A package's file, checked and kept: started instead of what its index has."""
 
     path: str
+    program: str = ""
+    """npm: which of its programs is the server."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,9 @@ def _plan_npm(
     for word in wanted:
         if word.text not in ("-y", "--yes", "-q", "--quiet"):
             raise _refuse_option("npx", word.text)
-    return PackageRuntime("npx", ("-y",), file.path if file else f"{package.identifier}@{version}")
+    if file is not None:
+        return PackageRuntime("npx", ("-y", "--package", file.path), file.program)
+    return PackageRuntime("npx", ("-y",), f"{package.identifier}@{version}")
 
 
 def _plan_pypi(
@@ -154,7 +158,7 @@ def _plan_pypi(
         elif word.text == "--from":
             source = _take_next(rest, word.text).text
             name, _, named = source.replace("==", "@").partition("@")
-            same = _normalise(name.partition("[")[0]) == _normalise(package.identifier)
+            same = normalize_name(name.partition("[")[0]) == normalize_name(package.identifier)
             if not same or (named and named != version):
                 raise _refuse_option("uvx", f"--from {source}")
         elif not (
@@ -166,10 +170,11 @@ def _plan_pypi(
 
 
 def _names_package(text: str, package: RegistryPackage) -> bool:
-    return _normalise(text.partition("@")[0]) == _normalise(package.identifier)
+    return normalize_name(text.partition("@")[0]) == normalize_name(package.identifier)
 
 
-def _normalise(name: str) -> str:
+def normalize_name(name: str) -> str:
+    """Return the name of a PyPI package as its index spells it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
