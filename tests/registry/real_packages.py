@@ -57,17 +57,18 @@ PACKAGES = (
     RealPackage("npm", "exa-mcp-server", "3.4.1", "exa", secrets=("EXA_API_KEY",)),
     RealPackage("pypi", "mcp-server-time", "2026.10.19", "time", with_hash=True),
     RealPackage("pypi", "mcp-server-calculator", "0.2.1", "calculator"),
-    RealPackage("pypi", "mcp-hn", "0.1.0", "hn"),
+    RealPackage("pypi", "wikipedia-mcp", "2.0.1", "wikipedia"),
+    RealPackage("pypi", "mcp-weather-server", "0.6.1", "weather"),
+    RealPackage("pypi", "office-word-mcp-server", "1.1.11", "office-word"),
+    RealPackage("pypi", "mcp-server-git", "2026.10.19", "git"),
+    RealPackage("pypi", "meilisearch-mcp", "0.7.0", "meilisearch"),
     RealPackage("pypi", "mcp-sqlite", "0.3.2", "sqlite",
                 arguments=({**FOLDER, "valueHint": "database"},),
                 values={"database": "/tmp/portico-real-packages.sqlite3"}),
     RealPackage("pypi", "arxiv-mcp-server", "0.8.2", "arxiv"),
     RealPackage("pypi", "duckduckgo-mcp-server", "0.7.0", "duckduckgo"),
-    RealPackage("pypi", "mcp-text-editor", "1.2.2", "text-editor"),
     RealPackage("pypi", "mcp-shell-server", "1.1.14", "shell"),
     RealPackage("pypi", "mcp-server-fetch", "2026.10.24", "fetch"),
-    RealPackage("pypi", "mysql-mcp-server", "0.4.4", "mysql", secrets=("MYSQL_PASSWORD",)),
-    RealPackage("pypi", "mcp-youtube-transcript", "0.3.5", "youtube-transcript"),
 )  # fmt: skip
 IN_CI = ("memory", "filesystem", "time")
 

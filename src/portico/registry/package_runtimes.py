@@ -41,6 +41,9 @@ REDIRECTING_VARIABLE = re.compile(
     re.IGNORECASE,
 )
 """Variables that change what is installed, loaded or run."""
+_INTERPRETERS = frozenset(
+    {"python", "python3", "sh", "bash", "zsh", "node", "perl", "ruby", "env", "git", "curl"}
+)
 _DOCKER_FLAGS = frozenset(
     {"-i", "--interactive", "--rm", "--init", "--read-only", "-t", "-it", "-ti"}
 )
@@ -146,31 +149,37 @@ def _plan_pypi(
     version = _check_version(package.version)
     pinned = f"{package.identifier}=={version}"
     options: list[str] = []
+    program = package.identifier
     rest = iter(_split_options(wanted))
     for word in rest:
-        if word.text in ("-q", "--quiet"):
+        text = word.text
+        if text in ("-q", "--quiet"):
             continue
-        if word.text in ("--python", "-p"):
-            chosen = _take_next(rest, word.text)
-            if not re.fullmatch(r"[0-9]+(?:\.[0-9]+){0,2}", chosen.text):
-                raise _refuse_option("uvx", f"{word.text} {chosen.text}")
-            options += ["--python", chosen.text]
-        elif word.text == "--from":
-            source = _take_next(rest, word.text).text
+        if text in ("--python", "-p"):
+            chosen = _take_next(rest, text).text
+            if not re.fullmatch(r"[0-9]+(?:\.[0-9]+){0,2}", chosen):
+                raise _refuse_option("uvx", f"{text} {chosen}")
+            options += ["--python", chosen]
+        elif text == "--from":
+            source = _take_next(rest, text).text
             name, _, named = source.replace("==", "@").partition("@")
             same = normalize_name(name.partition("[")[0]) == normalize_name(package.identifier)
             if not same or (named and named != version):
                 raise _refuse_option("uvx", f"--from {source}")
-        elif not (
-            word.text.startswith("-") or _names_package(word.text, package)
-        ) or word.text.startswith("-"):
-            raise _refuse_option("uvx", word.text)
-    source = file.path if file else pinned
-    return PackageRuntime("uvx", (*options, "--from", source), package.identifier)
+        elif _is_own_program(text.partition("@")[0], package.identifier):
+            program = text.partition("@")[0]
+        else:
+            raise _refuse_option("uvx", text)
+    return PackageRuntime("uvx", (*options, "--from", file.path if file else pinned), program)
 
 
-def _names_package(text: str, package: RegistryPackage) -> bool:
-    return normalize_name(text.partition("@")[0]) == normalize_name(package.identifier)
+def _is_own_program(program: str, identifier: str) -> bool:
+    """Return whether a program is named after its package: `uvx` also finds others on this
+    machine, such as shells."""
+    if not _PYPI_NAME.fullmatch(program) or program.lower() in _INTERPRETERS:
+        return False
+    own = set(normalize_name(identifier).split("-"))
+    return set(normalize_name(program).split("-")) <= own
 
 
 def normalize_name(name: str) -> str:

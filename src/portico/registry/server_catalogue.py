@@ -109,6 +109,14 @@ class ServerCatalogue:
                 advice="`portico find --update` fetches one.",
             ) from None
 
+    def read_version(self) -> object:
+        """Return a value that changes with the snapshot; None without one."""
+        try:
+            found = self._servers_path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size
+
     def iter_servers(self) -> Iterator[dict[str, Any]]:
         """Yield the servers of the snapshot by name; none without one."""
         with suppress(FileNotFoundError), self._servers_path.open("rb") as file:

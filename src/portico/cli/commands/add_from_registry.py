@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from portico.adoption.adoption_plan import ExistingConfig
 from portico.adoption.secret_extraction import VariableNames
 from portico.catalog.tool import sanitize_text
+from portico.cli.config_change import get_config_data_dir
 from portico.cli.exit import print_note
 from portico.cli.screen import Screen
 from portico.cli.setup_commands import AddOptions
@@ -97,7 +98,7 @@ class ServerSource:
     def __init__(self, options: AddOptions, existing: ExistingConfig, screen: Screen) -> None:
         self._options = options
         self._existing = existing
-        self._data_folder = existing.config.data_dir
+        self._data_folder = get_config_data_dir(existing.config)
         self._variables = VariableNames(os.environ, existing.values)
         self._can_ask = can_ask(screen)
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from portico.adoption import adoption_plan
 from portico.catalog.tool import sanitize_text
-from portico.cli.config_change import list_config_files
+from portico.cli.config_change import get_config_data_dir, list_config_files
 from portico.cli.exit import EXIT_FAILED, EXIT_OK
 from portico.cli.screen import Screen
 from portico.cli.setup_commands import FindOptions
@@ -39,7 +39,7 @@ def run_find(words: Sequence[str], options: FindOptions) -> int:
         )
     screen = options.make_screen()
     config = _load_config(options)
-    catalogue = ServerCatalogue(config.data_dir)
+    catalogue = ServerCatalogue(get_config_data_dir(config))
     if options.update:
         url = options.registry or config.registry.url
         _update(screen, catalogue, url)
