@@ -56,13 +56,13 @@ class PlatformCommand(RegistryModel):
 
     command: Text | None = None
     args: Texts | None = None
-    env: dict[ShortText, Text] = Field({}, max_length=MAX_ITEMS)
+    env: dict[ShortText, Text] = Field(default={}, max_length=MAX_ITEMS)
 
 
 class BundleCommand(PlatformCommand):
     """How a bundle is started."""
 
-    platform_overrides: dict[ShortText, PlatformCommand] = Field({}, max_length=8)
+    platform_overrides: dict[ShortText, PlatformCommand] = Field(default={}, max_length=8)
 
 
 class BundleServer(RegistryModel):
@@ -86,7 +86,7 @@ class BundleManifest(RegistryModel):
     version: ShortText
     description: Text = ""
     server: BundleServer
-    user_config: dict[ShortText, BundleOption] = Field({}, max_length=MAX_ITEMS)
+    user_config: dict[ShortText, BundleOption] = Field(default={}, max_length=MAX_ITEMS)
     compatibility: BundleCompatibility = BundleCompatibility()
 
 
@@ -121,9 +121,9 @@ def _to_asked(name: str, option: BundleOption) -> AskedValue:
         defaults = option.default
     elif isinstance(option.default, bool):
         defaults = (str(option.default).lower(),)
-    elif isinstance(option.default, float):
+    elif isinstance(option.default, int | float):
         defaults = (f"{option.default:g}",)
-    elif option.default is not None:
+    elif isinstance(option.default, str):
         defaults = (option.default,)
     return AskedValue(
         name,
