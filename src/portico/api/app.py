@@ -248,7 +248,8 @@ def _complete_openapi(openapi: dict[str, Any]) -> dict[str, Any]:
             _unwrap_description(operation)
             responses = operation["responses"]
             for status, response in responses.items():
-                if not status.startswith("2"):
+                is_described = status == "404" and "content" in response
+                if not status.startswith("2") and not is_described:
                     response["content"] = problem_content
             if method == "get":
                 responses["304"] = {

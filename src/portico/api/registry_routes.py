@@ -27,7 +27,14 @@ SERVER_SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/serve
 MAX_LISTED = 10_000
 MAX_PAGE = 100
 _STARTED = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-_NOT_FOUND = {404: {"description": "There is no such server or version here."}}
+_ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
+_NOT_FOUND: dict[int | str, dict[str, Any]] = {
+    404: {
+        "description": "There is no such server or version here.",
+        "content": {"application/json": {"schema": _ERROR}},
+    }
+}
+"""As the specification of registries says it, not as the rest of the API."""
 
 
 class RegistryListParams(BaseModel):
@@ -207,7 +214,7 @@ def registry_routes(services: GatewayServices) -> APIRouter:
         "/servers/{name:path}/versions/{version}",
         response_model=RegistryEntry,
         summary="A version of a server",
-        responses={**_NOT_FOUND},
+        responses=_NOT_FOUND,
     )
     async def get_registry_server(
         request: Request,
@@ -225,7 +232,7 @@ def registry_routes(services: GatewayServices) -> APIRouter:
         "/servers/{name:path}/versions",
         response_model=RegistryEntryList,
         summary="The versions of a server",
-        responses={**_NOT_FOUND},
+        responses=_NOT_FOUND,
     )
     async def list_registry_versions(
         request: Request, name: str, _: Annotated[RegistryVersionParams, Query()]
