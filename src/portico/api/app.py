@@ -31,6 +31,7 @@ from portico.api.event_routes import IS_HEAD_KEY, event_routes
 from portico.api.gateway_services import GatewayServices
 from portico.api.key_routes import key_routes
 from portico.api.params import reject_repeated_params
+from portico.api.registry_routes import REGISTRY_PREFIX, registry_routes
 from portico.api.responses import (
     HOUR_S,
     MEDIA_TYPE,
@@ -133,7 +134,8 @@ _DESCRIPTION = """\
 What clients of the gateway see, as JSON: tools in four tiers, each within a token budget, \
 search with filters and reasons, servers, calls, use by day, and events as they happen. Seven \
 routes change something: they call a tool, approve or deny a call, restart a server, sign in to \
-one, make a key, revoke one, and trust what a server says now.
+one, make a key, revoke one, and trust what a server says now. Below `/v0.1` is a registry of MCP \
+servers, for clients that take servers from one only.
 
 Every answer that can be cached has an `ETag`; send it as `If-None-Match` and an unchanged one is \
 a 304. Lists are read by following `next`. Wrong input gets a problem (RFC 9457) with advice. \
@@ -212,6 +214,12 @@ def make_api(
             responses=_COMMON_RESPONSES,
             dependencies=[Depends(reject_repeated_params)],
         )
+    api.include_router(
+        registry_routes(services),
+        prefix=REGISTRY_PREFIX,
+        responses=_COMMON_RESPONSES,
+        dependencies=[Depends(reject_repeated_params)],
+    )
     description = RenderedBody.from_value(_complete_openapi(api.openapi()))
     docs_page = render_docs_page(api.openapi())
 
@@ -241,7 +249,8 @@ def _complete_openapi(openapi: dict[str, Any]) -> dict[str, Any]:
             _unwrap_description(operation)
             responses = operation["responses"]
             for status, response in responses.items():
-                if not status.startswith("2"):
+                is_described = status == "404" and "content" in response
+                if not status.startswith("2") and not is_described:
                     response["content"] = problem_content
             if method == "get":
                 responses["304"] = {

@@ -5,7 +5,7 @@ import re
 from portico.callers import LOCAL_ISSUER, TOKEN_ISSUER, Principal
 
 _PROFILE_API = re.compile(
-    r"/api/(?:docs|openapi\.json|v1/(?:tools(?:/.*)?|servers(?:/[^/]*)?|events))"
+    r"/api/(?:docs|openapi\.json|v1/(?:tools(?:/.*)?|servers(?:/[^/]*)?|events))|/v0\.1/servers(?:/.*)?"
 )
 """What the API answers to a key of certain profiles: what a profile shows, the description, and
 its own events. Not the log of a server, which is of all callers."""

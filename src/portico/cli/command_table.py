@@ -76,7 +76,11 @@ _COMMANDS: dict[str, dict[str, str]] = {
         "setup_commands:adopt": (
             "Take over the servers that your clients already have: find, count, choose, write."
         ),
-        "setup_commands:add": "Add a server to the configuration, once it was tried.",
+        "setup_commands:find": "Find servers in a registry by what they do.",
+        "setup_commands:add": (
+            "Add a server to the configuration, once it was tried: a command, a URL, or one of a "
+            "registry."
+        ),
         "setup_commands:remove": "Take a server out of the configuration.",
         "setup_commands:enable": "Switch a server, or one of its tools, on.",
         "setup_commands:disable": "Switch a server, or one of its tools, off.",

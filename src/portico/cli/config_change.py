@@ -13,7 +13,7 @@ from portico.adoption.config_editor import ConfiguredServer, find_configured_ser
 from portico.cli.options import ConfigOptions
 from portico.cli.screen import Screen
 from portico.cli.setup_commands import ChangeOptions
-from portico.config import get_default_data_dir
+from portico.config import Config, get_default_data_dir
 from portico.config_file import find_files
 from portico.config_file.json_schema import render_schema
 from portico.storage.data_files import replace_file
@@ -27,6 +27,13 @@ def get_state_dir() -> Path:
     if named:
         return Path(named).expanduser()
     return get_default_data_dir()
+
+
+def get_config_data_dir(config: Config) -> Path:
+    """Return the data folder of a configuration that was read without the environment."""
+    if os.environ.get("PORTICO_DATA_DIR", "").strip():
+        return get_state_dir()
+    return config.data_dir
 
 
 def open_history() -> ConfigHistory:

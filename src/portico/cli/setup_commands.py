@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from portico.cli.options import ConfigOptions, OutputOptions
+from portico.cli.options import ConfigOptions, LimitOption, OutputOptions
 from portico.config import Exposure
 
 Severity = Literal["broken", "warning", "note"]
@@ -76,6 +76,35 @@ class AddOptions(ChangeOptions):
     """What it is for, in a sentence."""
     no_check: bool = False
     """Do not start it before it is written."""
+    set_: Annotated[list[str] | None, Parameter(name="--set")] = None
+    """From a registry or bundle: a value it asks for, NAME=VALUE; repeat it for more."""
+    as_: Annotated[str | None, Parameter(name="--as")] = None
+    """From a registry or bundle: the server's name here. Default: after its own."""
+    package: Annotated[
+        Literal["npm", "pypi", "oci", "mcpb", "remote"] | None, Parameter(name="--package")
+    ] = None
+    """From a registry: which of its packages. Default: the first that can be started here."""
+    version: Annotated[str, Parameter(name="--server-version")] = "latest"
+    """From a registry: this version."""
+    registry: str | None = None
+    """The registry to ask. Default: `registry.url` of the configuration."""
+    sha256: str | None = None
+    """From a file or URL: what its SHA-256 has to be."""
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"])] = False
+    """From a registry or bundle: start it and add it without asking."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class FindOptions(ConfigOptions):
+    """Options of `find`."""
+
+    update: bool = False
+    """Fetch the registry's servers first: a snapshot that is searched from then on, offline too."""
+    registry: str | None = None
+    """With --update: the registry to ask. Default: `registry.url` of the configuration."""
+    limit: LimitOption = 5
+    """How many to show."""
 
 
 @Parameter(name="*")
@@ -128,6 +157,7 @@ class DoctorOptions(ConfigOptions):
 _ADOPT_DEFAULTS = AdoptOptions()
 _CHANGE_DEFAULTS = ChangeOptions()
 _ADD_DEFAULTS = AddOptions()
+_FIND_DEFAULTS = FindOptions()
 _INSTALL_DEFAULTS = InstallOptions()
 _UNINSTALL_DEFAULTS = UninstallOptions()
 _DOCTOR_DEFAULTS = DoctorOptions()
@@ -140,8 +170,24 @@ def adopt(*, options: AdoptOptions = _ADOPT_DEFAULTS) -> int:
     return run_adopt(options)
 
 
+def find(
+    *words: Annotated[str, Parameter(help="What the server should do, or its name.")],
+    options: FindOptions = _FIND_DEFAULTS,
+) -> int:
+    """Find servers in a registry by what they do."""
+    from portico.cli.commands.find import run_find
+
+    return run_find(words, options)
+
+
 def add(
-    name: Annotated[str, Parameter(help="A name for the server: letters, digits, _ and -.")],
+    name: Annotated[
+        str,
+        Parameter(
+            help="A name for the server: letters, digits, _ and -. Or where it comes from: its "
+            "name in a registry (io.github.owner/name), a bundle (./x.mcpb) or a URL of one."
+        ),
+    ],
     /,
     *command: Annotated[
         str,

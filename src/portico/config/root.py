@@ -21,6 +21,7 @@ from portico.config.limits import (
     UsageConfig,
     WorkflowConfig,
 )
+from portico.config.registry import RegistryConfig
 from portico.config.rules import MAX_RULES, Effect, Rule
 from portico.config.section import Section, internal, list_names, setting
 from portico.errors import UnknownName
@@ -217,6 +218,9 @@ class Config(Section):
         (),
         "Identity providers whose tokens open the gateway over HTTP: one, or a list of them.",
         max_length=MAX_ISSUERS,
+    )
+    registry: RegistryConfig = setting(
+        RegistryConfig(), "Registries: where servers are found, and what is listed as one."
     )
     budgets: Budgets = setting(Budgets(), "Token budgets of answers.")
     search: SearchConfig = setting(SearchConfig(), "Search for tools.")

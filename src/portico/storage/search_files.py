@@ -141,6 +141,10 @@ class IndexFile:
     def __init__(self, path: Path | None) -> None:
         self._path = path
 
+    @property
+    def path(self) -> Path | None:
+        return self._path
+
     def load(self) -> memoryview | None:
         """Return the saved index as a view that stays valid when the file is replaced."""
         if self._path is None:

@@ -1,15 +1,17 @@
 """`portico add`: one more server in the configuration, tried before it is written.
 
 --json: `{"server", "file", "env_file", "written", "backup", "tools", "tokens", "needs_sign_in",
-"diff": [line]}`; tools and tokens are null with --no-check, and where somebody has to sign in.
+"source", "diff": [line]}`; tools and tokens are null with --no-check, and where somebody has to
+sign in; `source` says what a server of a registry or bundle is.
 """
 
 import asyncio
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portico.adoption import adoption_plan
 from portico.adoption.adoption_plan import AdoptionCandidate, ExistingConfig, PlannedFiles
@@ -25,7 +27,7 @@ from portico.cli.config_change import (
     open_history,
     show_diff,
 )
-from portico.cli.exit import EXIT_OK, sanitize_server_text
+from portico.cli.exit import EXIT_FAILED, EXIT_OK, sanitize_server_text
 from portico.cli.screen import Screen
 from portico.cli.setup_commands import AddOptions
 from portico.config_file import to_server_key
@@ -34,6 +36,9 @@ from portico.config_file.tree_reader import decode_text
 from portico.errors import BackendUnavailable, PorticoError
 from portico.profiles.view_cost import DirectCost
 from portico.rendering.token_budget import format_count
+
+if TYPE_CHECKING:
+    from portico.cli.commands.add_from_registry import SourcedServer
 
 
 def run_add(name: str, command: Sequence[str], options: AddOptions) -> int:
@@ -45,10 +50,15 @@ def run_add(name: str, command: Sequence[str], options: AddOptions) -> int:
     if files:
         path = files[-1]
     existing = adoption_plan.load_existing(path, environ)
+    source = _find_source(name, command, options, existing, screen)
+    if source is not None:
+        name = source.name
     _check_name(name, existing)
-    entry, secrets = extract_secrets(
-        name, _build_entry(command, options), VariableNames(environ, existing.values)
-    )
+    entry = source.entry if source else _build_entry(command, options)
+    # Also where a registry describes it: what nobody called a secret may be one.
+    entry, secrets = extract_secrets(name, entry, VariableNames(environ, existing.values))
+    if source is not None:
+        secrets = {**secrets, **source.secrets}
     found = FoundServer(name, entry, ())
     candidate = AdoptionCandidate(found, name, entry, secrets, "new")
     planned = adoption_plan.plan_files(existing, [candidate], environ)
@@ -60,15 +70,80 @@ def run_add(name: str, command: Sequence[str], options: AddOptions) -> int:
     problem = planned.loaded_config.servers[name].problem
     if problem:
         raise PorticoError(f"{name} cannot be used: {problem}", advice="Nothing was written.")
+    if source is not None and not _may_start(screen, source, existing, planned, options):
+        return EXIT_FAILED
     cost = None
-    if not options.no_check:
+    is_tried = not options.no_check and not (source is not None and options.dry_run)
+    if is_tried:
         cost = _try_server(screen, planned, name)
     backup = None
     if not options.dry_run:
         backup = _write(existing, planned)
-    needs_sign_in = cost is None and not options.no_check
-    _show(screen, name, existing, planned, cost, backup, needs_sign_in, dry_run=options.dry_run)
+    outcome = _AddOutcome(name, existing, planned, cost, backup, is_tried and cost is None, source)
+    _show(screen, outcome, dry_run=options.dry_run)
     return EXIT_OK
+
+
+@dataclass(frozen=True)
+class _AddOutcome:
+    name: str
+    existing: ExistingConfig
+    planned: PlannedFiles
+    cost: DirectCost | None
+    backup: Path | None
+    needs_sign_in: bool
+    source: "SourcedServer | None"
+
+    @property
+    def diff(self) -> list[str]:
+        before = decode_text(self.existing.data or b"")
+        after = decode_text(self.planned.config or b"")
+        return render_diff(before, after, self.existing.path.name, mask_new_lines=True)
+
+
+def _find_source(
+    name: str,
+    command: Sequence[str],
+    options: AddOptions,
+    existing: ExistingConfig,
+    screen: Screen,
+) -> "SourcedServer | None":
+    """Return the server of a registry or bundle; None for a name that is given to a command."""
+    # Imported late: most servers are added by their command.
+    from portico.cli.commands.add_from_registry import ServerSource, names_source
+
+    if not names_source(name):
+        return None
+    own = [command, options.url, options.openapi, options.base_url, options.env, options.header]
+    if any(own) or options.cwd:
+        raise PorticoError(
+            f"{name} says itself how it is reached",
+            advice="Give its values with --set, or a name of your own with the command.",
+        )
+    return ServerSource(options, existing, screen).resolve(name)
+
+
+def _may_start(
+    screen: Screen,
+    source: "SourcedServer",
+    existing: ExistingConfig,
+    planned: PlannedFiles,
+    options: AddOptions,
+) -> bool:
+    """Show what would be started and written, and return whether the person wants that."""
+    if options.yes or options.dry_run:
+        return True
+    from portico.cli.commands.add_from_registry import can_ask, confirm  # as above
+
+    if not can_ask(screen):
+        raise PorticoError(
+            f"{source.described}: nothing was started or written, as nobody can be asked here",
+            advice="--yes starts and adds it, --dry-run only shows the change.",
+        )
+    screen.write_text(f"{source.described}:")
+    outcome = _AddOutcome(source.name, existing, planned, None, None, False, source)
+    show_diff(screen, outcome.diff)
+    return confirm(source)
 
 
 def _check_name(name: str, existing: ExistingConfig) -> None:
@@ -158,38 +233,33 @@ def _write(existing: ExistingConfig, planned: PlannedFiles) -> Path | None:
     return open_history().write("add", changes, datetime.now()).config.copy
 
 
-def _show(
-    screen: Screen,
-    name: str,
-    existing: ExistingConfig,
-    planned: PlannedFiles,
-    cost: DirectCost | None,
-    backup: Path | None,
-    needs_sign_in: bool,
-    *,
-    dry_run: bool,
-) -> None:
-    before = decode_text(existing.data or b"")
-    after = decode_text(planned.config or b"")
-    diff = render_diff(before, after, existing.path.name, mask_new_lines=True)
+def _show(screen: Screen, outcome: _AddOutcome, *, dry_run: bool) -> None:
+    name = outcome.name
+    planned = outcome.planned
+    cost = outcome.cost
+    path = outcome.existing.path
+    source = outcome.source
     if screen.as_json:
         screen.write_json(
             {
                 "server": name,
-                "file": str(existing.path),
+                "file": str(path),
                 "env_file": str(planned.env_path) if planned.env is not None else None,
                 "written": not dry_run,
-                "backup": str(backup) if backup else None,
+                "backup": str(outcome.backup) if outcome.backup else None,
                 "tools": cost.tools if cost else None,
                 "tokens": cost.tokens if cost else None,
-                "needs_sign_in": needs_sign_in,
-                "diff": diff,
+                "needs_sign_in": outcome.needs_sign_in,
+                "source": source.described if source else None,
+                "diff": outcome.diff,
             }
         )
         return
-    show_diff(screen, diff)
+    show_diff(screen, outcome.diff)
     if planned.env is not None:
         screen.write_text(f"Its secrets are kept in {planned.env_path}, which only you can read.")
+    if source is not None:
+        screen.write_text(f"{name} is {source.described}.", *source.remarks)
     if cost is not None:
         screen.write_text(
             f"{name} works: {format_count(cost.tools, 'tool')}, {cost.tokens:,} tokens if a "
@@ -199,8 +269,12 @@ def _show(
         screen.write_text("Nothing is written: --dry-run.")
     else:
         screen.write_text(
-            f"{name} is added to {existing.path}. `portico undo` undoes it; a running gateway "
-            "takes it over."
+            f"{name} is added to {path}. `portico undo` undoes it; a running gateway takes it over."
         )
-    if needs_sign_in:
+    if source is not None and not dry_run:
+        screen.write_text(
+            f"Its tools are held back until you have looked at them: portico trust {name} --diff, "
+            f"then portico trust {name}"
+        )
+    if outcome.needs_sign_in:
         screen.write_text(f"{name} wants a person to sign in: portico login {name}")

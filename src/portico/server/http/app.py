@@ -1,5 +1,5 @@
 """The ASGI application: `/mcp` for the default profile, `/mcp/p/{profile}` for each profile (both
-eras on each), `/api`, and the console.
+eras on each), `/api`, the registry at `/v0.1`, and the console.
 
 Listens on loopback by default. Host and Origin are checked on every request, so that no web page
 can reach a gateway on localhost; any other address needs a bearer token that is not easy to guess.
@@ -253,7 +253,8 @@ def make_app(
         def can_open_api(principal: Principal, scope: Scope) -> bool:
             return permissions.can_open_api(principal, scope["method"], scope["path"])
 
-        routes.append(PrefixRoute("/api", with_auth(SameOriginMiddleware(api), can_open_api)))
+        checked_api = with_auth(SameOriginMiddleware(api), can_open_api)
+        routes += [PrefixRoute("/api", checked_api), PrefixRoute("/v0.1", checked_api)]
     if console is not None:
         checked_sign_in = with_host_check(SameOriginMiddleware(sign_in))
         routes += [
