@@ -22,6 +22,7 @@ from portico.meta_tools.search_tools import SearchService
 from portico.policy.rules import CallerRules
 from portico.policy.target import Target
 from portico.profiles import prompts, resources
+from portico.profiles.apps import Apps
 from portico.profiles.first_listing import FirstListing, WaitForListing
 from portico.profiles.passthrough import UpstreamOffers
 from portico.profiles.profile_state import ProfileSettings, ProfileState
@@ -33,7 +34,12 @@ from portico.rendering.cursor import PAGE_SIZE
 from portico.rendering.resource_uris import GatewayUri, get_not_found_code, parse_gateway_uri
 from portico.rendering.tool_result import make_annotations
 from portico.upstream.backend import Era, Raw
-from portico.upstream.protocol.extensions import Extensions, merge_declared, select_agreed
+from portico.upstream.protocol.extensions import (
+    UI_EXTENSION,
+    Extensions,
+    merge_declared,
+    select_agreed,
+)
 from portico.usage.learner import Learner
 from portico.usage.tool_tiers import RankedCatalog
 
@@ -77,15 +83,17 @@ class ProfileView:
         self._runtimes = runtimes
         self._links = links = shared._links if shared else ResultLinks()
         self.state_handles = shared.state_handles if shared else StateHandles()
+        apps = Apps(self.profile_state, links)
         self._tools = ProfileTools(
             self.profile_state,
             call_pipeline,
             self.search_service,
             links,
+            apps,
             self.state_handles,
             runtimes,
         )
-        self.upstream_offers = UpstreamOffers(self.profile_state, call_pipeline, links)
+        self.upstream_offers = UpstreamOffers(self.profile_state, call_pipeline, links, apps)
         self._resources = GatewayResources(self.profile_state)
         self._prompts = GatewayPrompts(self.profile_state, self._resources, self.search_service)
         self._handlers: Mapping[str, Callable[[Raw, CallContext], Awaitable[Raw]]] = {
@@ -166,7 +174,11 @@ class ProfileView:
             "prompts": {"listChanged": True},
             "completions": {},
         }
-        servers = merge_declared(entry.extensions for entry in self.snapshot.servers.values())
+        servers = merge_declared(
+            entry.extensions for entry in self.profile_state.scoped_snapshot.servers.values()
+        )
+        if self.settings.apps == "off":
+            servers.pop(UI_EXTENSION, None)
         if agreed := select_agreed(extensions, servers):
             declared["extensions"] = agreed
         if era == "modern":

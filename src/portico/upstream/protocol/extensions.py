@@ -22,6 +22,8 @@ from portico.upstream.backend import Raw
 UI_EXTENSION = "io.modelcontextprotocol/ui"
 """MCP Apps. Servers seldom declare it: a tool with the address of an app does so for its server."""
 UI_MIME_TYPE = "text/html;profile=mcp-app"
+UI_SCHEME = "ui://"
+"""Scheme of apps: hosts render no other."""
 EXTENSIONS = "extensions"
 MAX_EXTENSIONS = 32
 """Extensions that one side may declare."""
