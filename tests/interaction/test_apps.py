@@ -222,9 +222,7 @@ async def test_an_app_calls_and_reads_by_its_servers_own_names(era: Era, exposur
             await host.client.call_tool("plan" if exposure == "meta" else "b__plan", {})
 
 
-async def test_of_two_apps_with_the_same_tool_the_opened_one_is_called() -> (
-    None
-):
+async def test_of_two_apps_with_the_same_tool_the_opened_one_is_called() -> None:
     async with open_host(make_server("one"), make_server("two"), era="legacy") as host:
         assert "several servers" in str(await fail(host, "poll"))
         await host.client.read_resource("ui://portico+b/clock/app.html")
