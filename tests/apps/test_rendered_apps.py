@@ -24,7 +24,6 @@ from portico.server.http.app import make_server
 from tests.apps.pages import make_pages
 from tests.conformance.suite import SuiteMissing, find_app_package
 from tests.console.browser import ELEMENT, Browser, wait_until
-from tests.console.conftest import driver, shared_window, thread  # noqa: F401 - fixtures
 from tests.console.served import GatewayThread
 from tests.gateways import TIMEOUT_S
 
@@ -62,13 +61,6 @@ APPS = (
         ("call-debug-tool-btn", "call-debug-refresh-btn"),
         frozenset({"debug-tool", "debug-refresh"}),
         frozenset({"debug-refresh", "debug-log"}),
-    ),
-    App(
-        "system-monitor",
-        "get-system-info",
-        ("poll-toggle-btn",),
-        frozenset({"poll-system-stats"}),
-        frozenset({"poll-system-stats"}),
     ),
 )
 
@@ -111,7 +103,7 @@ def listen_directly(server: str, folder: Path) -> Generator[str]:
 
 
 @pytest.fixture(scope="module")
-def pages(thread: GatewayThread, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:  # noqa: F811
+def pages(thread: GatewayThread, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     """Address of the host's pages; the gateway has all the servers, and each is there directly."""
     folder = tmp_path_factory.mktemp("apps")
     try:
@@ -209,7 +201,7 @@ def select_answers(rendered: Rendered, tool: str) -> list[Any]:
 
 @pytest.mark.parametrize("app", APPS, ids=lambda app: app.server)
 def test_an_app_is_rendered_and_its_buttons_work_as_directly(
-    shared_window: Browser,  # noqa: F811
+    shared_window: Browser,
     pages: str,
     app: App,
 ) -> None:

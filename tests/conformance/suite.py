@@ -36,10 +36,8 @@ APP_PACKAGES = {
     "@modelcontextprotocol/core": "2.4.0",
     "@modelcontextprotocol/ext-apps": "2.0.4",
     "@modelcontextprotocol/server": "2.4.0",
-    "@modelcontextprotocol/server-basic-react": "2.0.3",
     "@modelcontextprotocol/server-basic-vanillajs": "2.0.3",
     "@modelcontextprotocol/server-debug": "2.0.3",
-    "@modelcontextprotocol/server-system-monitor": "2.0.3",
 }
 """Servers with apps, and the library with which hosts render them."""
 NODE_MAJOR = 22

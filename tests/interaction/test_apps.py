@@ -25,9 +25,8 @@ def make_tool(name: str, uri: str = "", visibility: list[str] | None = None) -> 
     if visibility is not None:
         ui["visibility"] = visibility
     if ui:
-        tool["_meta"] = {"ui": ui, "vendor/key": 1}
-    if uri:
-        tool["_meta"]["ui/resourceUri"] = uri
+        flat = {"ui/resourceUri": uri} if uri else {}
+        tool["_meta"] = {"ui": ui, "vendor/key": 1, **flat}
     return tool
 
 
@@ -98,7 +97,8 @@ async def open_host(
 ) -> AsyncGenerator[GatewayUnderTest]:
     backends = dict(zip("abcdefgh", servers, strict=False))
     whole = Config.model_validate(dict(config or {}))
-    async with open_gateway(backends, whole, **{**HOST, **client}) as gateway:
+    options: dict[str, Any] = {**HOST, **client}
+    async with open_gateway(backends, whole, **options) as gateway:
         yield gateway
 
 

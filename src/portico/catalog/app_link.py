@@ -6,7 +6,7 @@ key `ui/resourceUri`. `_meta.ui.visibility` says whether models, apps or both ma
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from portico.catalog.tool import Tool
 from portico.json_text.json_codec import to_object
@@ -47,7 +47,7 @@ def read_app_link(tool: Tool) -> AppLink:
     return AppLink(uri, "model" in shown_to, "app" in shown_to)
 
 
-def is_app_uri(uri: Any) -> bool:
+def is_app_uri(uri: Any) -> TypeGuard[str]:
     """Return whether a value is the address of an app."""
     return isinstance(uri, str) and uri.startswith(UI_SCHEME) and len(uri) <= MAX_URI_CHARS
 

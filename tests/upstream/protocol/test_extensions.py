@@ -21,9 +21,12 @@ from portico.upstream.protocol.extensions import (
     select_agreed,
 )
 
-DEEP: dict[str, Any] = {}
-for _ in range(5_000):
-    DEEP = {"a": DEEP}
+
+def make_deep() -> dict[str, Any]:
+    deep: dict[str, Any] = {}
+    for _ in range(5_000):
+        deep = {"a": deep}
+    return deep
 
 
 @pytest.mark.parametrize(
@@ -36,7 +39,7 @@ for _ in range(5_000):
         {"com.example/": {}},
         {"com.example/x": None},
         {"com.example/x": {"long": "x" * MAX_SETTINGS_CHARS}},
-        {"com.example/x": DEEP},
+        {"com.example/x": make_deep()},
         {"com.example/" + "x" * 200: {}},
         {"com.example/\n": {}},
     ],
