@@ -13,7 +13,7 @@ from typing import Any
 from portico.callers import Caller
 from portico.calls.pipeline import CallContext, CallPipeline
 from portico.catalog.snapshot import Snapshot
-from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RemoteError, UnknownName
+from portico.errors import INVALID_PARAMS, RemoteError, UnknownName
 from portico.events import CatalogChanged, Event
 from portico.meta_tools import instructions, tool_definitions
 from portico.meta_tools.result_links import ResultLinks
@@ -23,6 +23,7 @@ from portico.policy.rules import CallerRules
 from portico.policy.target import Target
 from portico.profiles import prompts, resources
 from portico.profiles.apps import Apps
+from portico.profiles.extension_methods import ExtensionMethods
 from portico.profiles.first_listing import FirstListing, WaitForListing
 from portico.profiles.passthrough import UpstreamOffers
 from portico.profiles.profile_state import ProfileSettings, ProfileState
@@ -94,6 +95,7 @@ class ProfileView:
             runtimes,
         )
         self.upstream_offers = UpstreamOffers(self.profile_state, call_pipeline, links, apps)
+        self.extension_methods = ExtensionMethods(self.profile_state, call_pipeline)
         self._resources = GatewayResources(self.profile_state)
         self._prompts = GatewayPrompts(self.profile_state, self._resources, self.search_service)
         self._handlers: Mapping[str, Callable[[Raw, CallContext], Awaitable[Raw]]] = {
@@ -213,7 +215,7 @@ class ProfileView:
                 return await self._call_pipeline.request(
                     self.transparent_server, method, params, context
                 )
-            raise RemoteError(METHOD_NOT_FOUND, "Method not found", method)
+            return await self.extension_methods.request(method, params, context)
         await self.profile_state.load_snapshot()
         if self.first_listing.complete_servers is not self.profile_state.snapshot.servers:
             await self.first_listing.wait_for(method, params)
