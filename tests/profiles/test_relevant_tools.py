@@ -3,15 +3,22 @@ budget."""
 
 import pytest
 
+from portico.catalog.tool import Tool
 from portico.config import Config, Profile
 from portico.errors import RemoteError
 from portico.json_text import json_codec
 from portico.profiles.relevant_tools import META_KEY, parse_query, select_relevant_tools
+from portico.rendering.strict_definitions import to_strict_tool
 from portico.rendering.token_budget import count_tokens
+from portico.upstream.backend import Raw
 from portico.visibility import Scope
 from tests.meta_tools.search_catalog import ALL, MAIL, UNRELATED, by_meaning, by_words
 
 BIG = 100_000
+
+
+def render(tool: Tool, name: str) -> Raw:
+    return to_strict_tool(tool.definition, name)
 
 
 def test_the_best_come_first_and_no_more_than_asked_for():
@@ -21,7 +28,7 @@ def test_the_best_come_first_and_no_more_than_asked_for():
     )
     assert [*found.tools] == ["mail__send"]
     assert found.meta == {META_KEY: {"listed": 1, "of": len(snapshot.tools)}}
-    assert found.definitions[0] == {**MAIL.tools["send"].definition, "name": "mail__send"}
+    assert found.render(render)[0] == {**MAIL.tools["send"].definition, "name": "mail__send"}
 
 
 def test_tools_of_several_servers_that_say_the_same_take_one_place():
@@ -33,7 +40,7 @@ def test_tools_of_several_servers_that_say_the_same_take_one_place():
 def test_what_does_not_fit_is_left_out_for_what_does():
     snapshot = by_words(*ALL)
     whole = select_relevant_tools(snapshot, snapshot.tools_by_flat_name, "issue", 5, BIG)
-    costs = [count_tokens(json_codec.dumps(one).decode()) for one in whole.definitions]
+    costs = [count_tokens(json_codec.dumps(one).decode()) for one in whole.render(render)]
     found = select_relevant_tools(snapshot, snapshot.tools_by_flat_name, "issue", 5, min(costs))
     assert len(found.tools) == 1
     assert {*found.tools, *found.left_out} == {*whole.tools}

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from portico.rendering.resource_uris import (
     GatewayUri,
+    parse_app_uri,
     parse_gateway_uri,
     parse_outer_uri,
-    to_outer_resource,
-    to_outer_template,
+    to_app_uri,
     to_outer_uri,
 )
 
@@ -41,21 +41,19 @@ def test_any_other_uri_is_not_parsed(uri: str):
     assert parse_outer_uri(uri) is None
 
 
-def test_only_the_uri_of_a_listed_resource_changes():
-    resource = {"uri": "file:///x", "name": "x", "_meta": {"a": 1}, "new": []}
-    assert to_outer_resource("s", resource) == {
-        **resource,
-        "uri": "portico://backend/s/resource/file:///x",
-    }
-    assert resource["uri"] == "file:///x"
+@given(st.text("abc-_", min_size=1, max_size=10), st.text(min_size=1))
+def test_an_app_uri_leads_back_to_server_and_uri(server: str, rest: str):
+    outer = to_app_uri(server, f"ui://{rest}")
+    assert outer.startswith("ui://")
+    assert parse_app_uri(outer) == (server, f"ui://{rest}")
+    assert parse_outer_uri(outer) is None
 
 
-def test_only_the_template_of_a_listed_template_changes():
-    template = {"uriTemplate": "file:///{+path}", "name": "x"}
-    assert to_outer_template("s", template) == {
-        **template,
-        "uriTemplate": "portico://backend/s/resource/file:///{+path}",
-    }
+@pytest.mark.parametrize(
+    "uri", ["ui://a/b", "ui://portico+a", "ui://portico+a/", "x://portico+a/b"]
+)
+def test_other_uris_name_no_server_of_an_app(uri: str):
+    assert parse_app_uri(uri) is None
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ the call waited.
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, cast
 
+from portico.callers import Caller
 from portico.calls.approval_request import ApprovedRounds
 from portico.calls.call import Call, Handler, ServerRequest
 from portico.calls.presidio_recognizers import check_kinds
@@ -171,6 +172,12 @@ class RuleEnforcement:
         if decision.effect == "ask" or decision.mask_arguments:
             return self._prepare_request(request, decision, call_next)
         return call_next(request)
+
+    def allows_notification(self, server: str, method: str, caller: Caller) -> bool:
+        """Return whether a caller may send a notification of an extension: it has no answer, so
+        what has to be asked for first is denied."""
+        own = self.rules.select_for(caller)
+        return own.allows_all or own.decide(Target("server", server, method), {}).effect == "allow"
 
     async def _prepare_request(
         self, request: ServerRequest, decision: Decision, call_next: Handler[ServerRequest]

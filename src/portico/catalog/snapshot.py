@@ -22,6 +22,7 @@ from portico.catalog.address import (
     find_nearest_names,
     fold,
 )
+from portico.catalog.app_link import NO_LINK, AppLink, is_app_uri, read_app_link
 from portico.catalog.listing import LARGE_LISTING_BYTES, LARGE_LISTING_ITEMS, ServerOffers
 from portico.catalog.tool import Tool, quote_text, sanitize_text
 from portico.catalog.uri_template import UriTemplate, matches_any, parse_templates
@@ -32,6 +33,7 @@ from portico.lazy_attribute import lazy_property
 from portico.policy.definition_change import DefinitionChange
 from portico.search import Index
 from portico.upstream.backend import InitializeInfo, Raw
+from portico.upstream.protocol.extensions import UI_EXTENSION, Extensions, read_extensions
 from portico.visibility import MAX_URI_CHARS, Scope
 
 ScanResult = TypeVar("ScanResult")
@@ -84,6 +86,34 @@ class ServerEntry:
     def _get_reported(self, key: str) -> str:
         info = self.initialize_info
         return " ".join(sanitize_text(to_text(info.server_info.get(key))).split()) if info else ""
+
+    @lazy_property
+    def extensions(self) -> Extensions:
+        """The extensions that the server declares, be it by a tool that has an app."""
+        declared = read_extensions(self.initialize_info and self.initialize_info.capabilities)
+        return declared if not self.app_uris else {UI_EXTENSION: {}, **declared}
+
+    @lazy_property
+    def app_links(self) -> Mapping[str, AppLink]:
+        """What the tools say of apps, by name; those that say nothing are left out."""
+        links = {name: read_app_link(tool) for name, tool in self.tools.items()}
+        return {name: link for name, link in links.items() if link is not NO_LINK}
+
+    @lazy_property
+    def app_uris(self) -> frozenset[str]:
+        """The addresses of its apps: listed as resources, or named by its tools."""
+        named = {link.uri for link in self.app_links.values() if link.uri}
+        return frozenset(named.union(filter(is_app_uri, self.resource_uris)))
+
+    @lazy_property
+    def for_models(self) -> "ServerEntry":
+        """The server without the tools that only apps may call."""
+        hidden = {name for name, link in self.app_links.items() if not link.is_for_models}
+        if not hidden:
+            return self
+        return replace(
+            self, tools={name: tool for name, tool in self.tools.items() if name not in hidden}
+        )
 
     @lazy_property
     def digest(self) -> str:
@@ -191,7 +221,9 @@ class Snapshot:
 
     def prepare(self, previous: "Snapshot") -> None:
         """Compute common lookups and those the previous snapshot was asked for. Takes a while."""
-        for name in {"tools", "version", "main_categories"} | (
+        for entry in self.servers.values():
+            entry.for_models  # noqa: B018 - computed to be cached
+        for name in {"tools", "version", "main_categories", "app_owners"} | (
             _PREPARED_LOOKUPS & vars(previous).keys()
         ):
             getattr(self, name)
@@ -273,6 +305,22 @@ class Snapshot:
             flat: (server, prompts[server, name])
             for flat, (server, name) in assign_flat_names(prompts).items()
         }
+
+    @lazy_property
+    def app_owners(self) -> Mapping[str, tuple[str, ...]]:
+        """The servers that have an app at an address; one that several have is ambiguous."""
+        owners: dict[str, tuple[str, ...]] = {}
+        for name in sorted(self.servers):
+            for uri in self.servers[name].app_uris:
+                owners[uri] = (*owners.get(uri, ()), name)
+        return owners
+
+    def hide_app_tools(self) -> "Snapshot":
+        """Return what models may see: everything but the tools that only apps may call."""
+        servers = {name: entry.for_models for name, entry in self.servers.items()}
+        if all(servers[name] is entry for name, entry in self.servers.items()):
+            return self
+        return Snapshot(servers, self.index, is_restricted=True)
 
     def find_addresses(self, name: str) -> tuple[str, ...]:
         """Return the addresses that a name can mean, without suggestions for an unknown one."""

@@ -29,6 +29,7 @@ from portico.standard_paths import get_user_folder
 
 Exposure = Literal["meta", "full", "semantic", "code"]
 Prefix = Literal["always", "never"]
+AppsSetting = Literal["listed", "always", "off"]
 MetaTool = Literal[
     "search_tools",
     "browse_tools",
@@ -109,6 +110,9 @@ class Budgets(Section):
     listing: int = setting(
         4000, "Definitions of the tools listed for an `intent`, or for a query in tools/list.", ge=0
     )
+    apps: int = setting(
+        2000, "Definitions of the tools with an app that are listed beside the meta-tools.", ge=0
+    )
 
 
 class ProfileBudgets(Section):
@@ -117,6 +121,7 @@ class ProfileBudgets(Section):
     discovery: int | None = setting(None, "Answers of search, browse and describe.", ge=100)
     result: int | None = setting(None, "A tool's result.", ge=1000)
     listing: int | None = setting(None, "Definitions listed for an intent or query.", ge=0)
+    apps: int | None = setting(None, "Definitions of tools with an app.", ge=0)
 
 
 class Profile(Section):
@@ -139,6 +144,7 @@ class Profile(Section):
     )
     budgets: ProfileBudgets = setting(ProfileBudgets(), "Its token budgets.")
     metatools: dict[MetaTool, bool] = setting({}, "Its meta-tool switches.")
+    apps: AppsSetting | None = setting(None, "Whether its clients list tools with an app.")
 
 
 @dataclass(frozen=True)
@@ -158,6 +164,9 @@ class ResolvedProfile:
     result_budget: int = 8_000
     listing_budget: int = 4_000
     """Tokens for the definitions selected by an intent, or by a query in `tools/list`."""
+    apps: AppsSetting = "listed"
+    apps_budget: int = 2_000
+    """Tokens for the definitions of tools with an app, beside the meta-tools."""
     splits_calls: bool = False
     """Whether three meta-tools stand in place of `call_tool`, by what the tools do."""
     intent: str = ""
@@ -197,6 +206,12 @@ class Config(Section):
     metatools: dict[MetaTool, bool] = setting(
         {},
         "Switches: `call_tool: false` disables it, and scripts and workflows unless switched on.",
+    )
+    apps: AppsSetting = setting(
+        "listed",
+        "Whether tools with an app (MCP Apps) are listed beside the meta-tools, so that hosts"
+        " render their apps: `listed`, to clients that declare the extension; `always`, to every"
+        " client; `off`, to none.",
     )
     profiles: dict[str, Profile] = setting({}, "Profiles, by name.")
     rules: tuple[Rule, ...] = setting(
@@ -388,6 +403,8 @@ class Config(Section):
             discovery_budget=budgets.discovery,
             result_budget=budgets.result,
             listing_budget=budgets.listing,
+            apps=own.apps or self.apps,
+            apps_budget=budgets.apps,
             splits_calls=self.approvals.split,
             intent=(own.intent or self.intent or "").strip(),
             top_k=own.top_k or self.top_k,

@@ -13,7 +13,7 @@ from portico.errors import InvalidArguments
 ChangeKind = Literal["set", "reset", "enable", "disable", "add_rule", "remove_rule"]
 EDITABLE_KEYS = frozenset(
     {
-        *("approvals", "budgets", "default", "exposure", "intent", "learning", "limits"),
+        *("approvals", "apps", "budgets", "default", "exposure", "intent", "learning", "limits"),
         *("list_pins", "log_format", "log_level", "metatools", "pins", "profiles", "results"),
         *("rules", "search", "top_k", "trust", "usage"),
     }

@@ -16,7 +16,7 @@ RECONNECT_FIELDS = {
 """Fields that a connection was opened with: a change requires a new connection."""
 _VIEW_FIELDS = (
     *("exposure", "prefix", "intent", "top_k", "metatools", "profiles", "budgets", "pins"),
-    *("list_pins", "rules", "default", "trust"),
+    *("list_pins", "apps", "rules", "default", "trust"),
 )
 """Fields that decide what clients see."""
 _LIVE_LIMITS = (

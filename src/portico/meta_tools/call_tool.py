@@ -40,6 +40,7 @@ from portico.results.summary import format_size, to_one_line
 from portico.upstream.backend import Raw
 
 if TYPE_CHECKING:
+    from portico.profiles.apps import Apps
     from portico.profiles.profile_state import ProfileState
 
 
@@ -47,8 +48,13 @@ class CallTool:
     """Calls of upstream tools by the clients of one view."""
 
     def __init__(
-        self, profile_state: "ProfileState", call_pipeline: CallPipeline, links: ResultLinks
+        self,
+        profile_state: "ProfileState",
+        call_pipeline: CallPipeline,
+        links: ResultLinks,
+        apps: "Apps",
     ) -> None:
+        self._apps = apps
         self._profile_state = profile_state
         self._call_pipeline = call_pipeline
         self._links = links
@@ -79,6 +85,7 @@ class CallTool:
             result = await self._describe_shape(tool, tool_arguments, context, confirm=confirm)
         else:
             result = await self.run_tool(tool, tool_arguments, context)
+            result = self._apps.link_result(tool, result, context)
         if marks := get_gateway_meta(result):
             return add_call_notes(result, marks, partial(self._render_hint, tool))
         return result
@@ -110,7 +117,8 @@ class CallTool:
         if _has_links(result):
             self._links.remember(context.caller, tool.server, result)
             if not self._profile_state.transparent_server:
-                result = await confine_links(tool.server, result)
+                result = await confine_links(tool.server, result, self._apps.to_outer_link)
+        result = self._apps.rename_in_result(tool.server, result)
         if unabridged:
             # A client that lists the tool checks its result against the declared schema.
             return without_mismatch(result)

@@ -8,16 +8,21 @@ two servers claim cannot be read by either, and each server's links are limited 
 import asyncio
 import re
 from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from portico.callers import Caller, choose_entry_to_drop
 from portico.rendering.resource_uris import to_outer_uri
 from portico.upstream.backend import Raw
+from portico.upstream.protocol.extensions import UI_SCHEME
 from portico.visibility import MAX_URI_CHARS
 
 MAX_SESSIONS = 256
 MAX_LINKS = 1_024
 """Maximum links per server and session."""
+RenameLink = Callable[[str, str], str]
+_UI_SCHEME = re.compile(r"[\x00-\x20\x7f]*ui://", re.IGNORECASE)
 _GATEWAY_SCHEME = re.compile(r"[\x00-\x20\x7f]*portico:", re.IGNORECASE)
 MANY_BLOCKS = 5_000
 """Content blocks above which a thread is used, at about half a microsecond per block."""
@@ -81,71 +86,67 @@ def _parse_link(block: Any) -> str | None:
     return None
 
 
-async def confine_links(server: str, result: Raw) -> Raw:
+async def confine_links(server: str, result: Raw, to_outer_link: RenameLink) -> Raw:
     """Return a result of a tool or prompt whose links can only lead to its own server.
 
     A link or an embedded resource whose URI looks like the gateway's would otherwise be read from
-    whichever server it names. A tool's result without such a link is returned unchanged.
+    whichever server it names; `to_outer_link` gives the apps' own theirs. A tool's result without
+    such a link is returned unchanged.
     """
     content = result.get("content")
     has_many = isinstance(content, list) and len(cast("list[Any]", content)) > MANY_BLOCKS
+    confine = partial(_confine_block, partial(_confine_uri, server, to_outer_link))
     if has_many or "messages" in result:
-        return await asyncio.to_thread(_confine_links, server, result)
-    return _confine_links(server, result)
+        return await asyncio.to_thread(_confine_links, result, confine)
+    return _confine_links(result, confine)
 
 
-def _confine_links(server: str, result: Raw) -> Raw:
+def _confine_links(result: Raw, confine: Callable[[Any], Any]) -> Raw:
     content = result.get("content")
     messages = result.get("messages")
-    if isinstance(content, list) and any(map(_has_gateway_uri, cast("list[Any]", content))):
-        result = {
-            **result,
-            "content": [_confine_block(server, block) for block in cast("list[Any]", content)],
-        }
+    if isinstance(content, list):
+        blocks = cast("list[Any]", content)
+        confined = list(map(confine, blocks))
+        if any(new is not old for new, old in zip(confined, blocks, strict=True)):
+            result = {**result, "content": confined}
     if isinstance(messages, list):
-        confined = [_confine_message(server, message) for message in cast("list[Any]", messages)]
+        confined = [_confine_message(message, confine) for message in cast("list[Any]", messages)]
         result = {**result, "messages": confined}
     return result
 
 
-def _confine_message(server: str, message: Any) -> Any:
+def _confine_message(message: Any, confine: Callable[[Any], Any]) -> Any:
     content = cast(Raw, message).get("content") if isinstance(message, dict) else None
     if isinstance(content, dict):
-        return {**message, "content": _confine_block(server, content)}
+        return {**message, "content": confine(content)}
     if isinstance(content, list):
-        return {
-            **message,
-            "content": [_confine_block(server, block) for block in cast("list[Any]", content)],
-        }
+        return {**message, "content": list(map(confine, cast("list[Any]", content)))}
     return message
 
 
-def _confine_block(server: str, block: Any) -> Any:
-    if not _has_gateway_uri(block):
-        return block
-    confined: Raw = dict(block)
-    if _is_gateway_uri(confined.get("uri")):
-        confined["uri"] = to_outer_uri(server, confined["uri"].strip())
-    if isinstance(confined.get("resource"), dict) and _is_gateway_uri(
-        confined["resource"].get("uri")
-    ):
-        confined["resource"] = {
-            **confined["resource"],
-            "uri": to_outer_uri(server, confined["resource"]["uri"].strip()),
-        }
-    return confined
-
-
-def _has_gateway_uri(block: Any) -> bool:
-    """Return whether a content block has a URI with the gateway's scheme."""
+def _confine_block(confine_uri: Callable[[Any], Any], block: Any) -> Any:
+    """Return a content block whose URIs are confined; the same object where nothing changes."""
     if not isinstance(block, dict):
-        return False
-    inner = cast(Raw, block).get("resource")
-    return _is_gateway_uri(cast(Raw, block).get("uri")) or (
-        isinstance(inner, dict) and _is_gateway_uri(cast(Raw, inner).get("uri"))
-    )
+        return block
+    fields = cast(Raw, block)
+    changed: Raw = {}
+    if (uri := confine_uri(fields.get("uri"))) is not fields.get("uri"):
+        changed["uri"] = uri
+    inner = fields.get("resource")
+    if isinstance(inner, dict):
+        resource = cast(Raw, inner)
+        if (uri := confine_uri(resource.get("uri"))) is not resource.get("uri"):
+            changed["resource"] = {**resource, "uri": uri}
+    return {**fields, **changed} if changed else fields
 
 
-def _is_gateway_uri(uri: Any) -> bool:
-    """Return whether a URI has the gateway's scheme, in any case and with leading blanks."""
-    return isinstance(uri, str) and _GATEWAY_SCHEME.match(uri) is not None
+def _confine_uri(server: str, to_outer_link: RenameLink, uri: Any) -> Any:
+    """Return a URI that leads to this server only: one with the gateway's scheme, in any case and
+    with leading blanks, is the server's own, and an app's has its server's name where it has to."""
+    if not isinstance(uri, str):
+        return uri
+    if _GATEWAY_SCHEME.match(uri) is not None:
+        return to_outer_uri(server, uri.strip())
+    if _UI_SCHEME.match(uri) is not None:
+        return to_outer_link(server, _UI_SCHEME.sub(UI_SCHEME, uri, count=1))
+    return uri

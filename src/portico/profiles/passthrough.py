@@ -10,14 +10,14 @@ from portico.catalog.snapshot import ServerEntry
 from portico.catalog.tool import quote_text
 from portico.errors import INVALID_PARAMS, RemoteError
 from portico.meta_tools.result_links import ResultLinks, confine_links
+from portico.profiles.apps import Apps
 from portico.profiles.profile_state import ProfileState
 from portico.profiles.resources import RESOURCES, make_not_found_error
 from portico.rendering.cursor import make_list_page
 from portico.rendering.resource_uris import (
+    parse_app_uri,
     parse_outer_uri,
-    to_outer_contents,
-    to_outer_resource,
-    to_outer_template,
+    rename_contents,
     to_outer_uri,
 )
 from portico.rendering.strict_definitions import to_strict_offer
@@ -44,9 +44,15 @@ class UpstreamOffers:
     """Resources and prompts of the servers of one view."""
 
     def __init__(
-        self, profile_state: ProfileState, call_pipeline: CallPipeline, links: ResultLinks
+        self,
+        profile_state: ProfileState,
+        call_pipeline: CallPipeline,
+        links: ResultLinks,
+        apps: Apps,
     ) -> None:
+        self.to_outer_uri = apps.to_outer_uri
         self._profile_state = profile_state
+        self._apps = apps
         self._call_pipeline = call_pipeline
         self._links = links
 
@@ -54,8 +60,14 @@ class UpstreamOffers:
         """Return a page of the resources, the gateway's first."""
         items = self._iterate_offers(lambda entry: entry.offers.resources)
         return await self._make_page(
-            "resources/list", "resources", gateway_items, items, to_outer_resource, params
+            "resources/list", "resources", gateway_items, items, self._rename_resource, params
         )
+
+    def _rename_resource(self, server: str, resource: Raw) -> Raw:
+        return {**resource, "uri": self.to_outer_uri(server, resource["uri"])}
+
+    def _rename_template(self, server: str, template: Raw) -> Raw:
+        return {**template, "uriTemplate": self.to_outer_uri(server, template["uriTemplate"])}
 
     async def list_templates(self, params: Raw, gateway_items: Sequence[Raw]) -> Raw:
         """Return a page of the resource templates, the gateway's first."""
@@ -65,7 +77,7 @@ class UpstreamOffers:
             "resourceTemplates",
             gateway_items,
             items,
-            to_outer_template,
+            self._rename_template,
             params,
         )
 
@@ -123,7 +135,14 @@ class UpstreamOffers:
         )
         if self._profile_state.transparent_server:
             return result
-        return to_outer_contents(server, result)
+        if method == "resources/read":
+            self._apps.remember_opened(context.caller, server, inner)
+
+        def rename(uri: str) -> str:
+            # Clients look the contents up under the URI that they requested.
+            return params["uri"] if uri == inner else self.to_outer_uri(server, uri)
+
+        return rename_contents(result, rename)
 
     def locate_resource(
         self, uri: str, owner: str, *, must_be_known: bool = True
@@ -137,7 +156,7 @@ class UpstreamOffers:
         transparent = self._profile_state.transparent_server
         if transparent and self._profile_state.settings.allows_unlisted:
             return transparent, uri
-        found = (transparent, uri) if transparent else parse_outer_uri(uri)
+        found = (transparent, uri) if transparent else parse_outer_uri(uri) or parse_app_uri(uri)
         if found is None or found[0] not in snapshot.servers:
             found = self._find_claiming_server(uri, owner)
         if found is None:
@@ -150,23 +169,37 @@ class UpstreamOffers:
 
     def _find_claiming_server(self, uri: str, owner: str) -> tuple[str, str] | None:
         """Return the only server that lists a URI as its own, or gave this caller a link to it."""
-        servers = self._profile_state.snapshot.servers
-        claimants = {name for name, entry in servers.items() if uri in entry.resource_uris}
+        servers = self._profile_state.scoped_snapshot.servers
+        claimants = {
+            name
+            for name, entry in servers.items()
+            if uri in entry.resource_uris or uri in entry.app_uris
+        }
         # A server can claim another's URI: if more than one does, none is asked.
         if owner:
             claimants |= self._links.find_servers(owner, uri) & servers.keys()
+        if owner and not claimants:
+            # An app reads by its server's own names, those of templates too.
+            claimants = {
+                name
+                for name, entry in servers.items()
+                if self._apps.has_opened(owner, entry) and entry.has_resource(uri)
+            }
         return (claimants.pop(), uri) if len(claimants) == 1 else None
 
     def _is_visible(self, server: str, uri: str, owner: str) -> bool:
         # Callers without a session or a handle share their links, so these must not reveal what a
         # profile hides.
         linked = bool(owner) and server in self._links.find_servers(owner, uri)
+        linked = linked or self._apps.has_app(server, uri)
         return self._profile_state.can_see_resource(server, uri, linked=linked)
 
     def _is_known(self, server: str, uri: str, owner: str) -> bool:
-        if self._profile_state.settings.scope.can_read_unlisted(
-            server
-        ) or server in self._links.find_servers(owner, uri):
+        if (
+            self._profile_state.settings.scope.can_read_unlisted(server)
+            or server in self._links.find_servers(owner, uri)
+            or self._apps.has_app(server, uri)
+        ):
             return True
         return self._profile_state.is_resource_listed(server, uri)
 
@@ -187,12 +220,6 @@ class UpstreamOffers:
         """Return whether a server's resource may be mentioned to this view's clients."""
         return self._profile_state.can_see_resource(server, uri, linked=True)
 
-    def to_outer_uri(self, server: str, uri: str) -> str:
-        """Return a server's URI as this view's clients know it."""
-        if self._profile_state.transparent_server:
-            return uri
-        return to_outer_uri(server, uri)
-
     async def get_prompt(self, params: Raw, context: CallContext) -> Raw:
         """Get a server's prompt."""
         await self._profile_state.snapshot.load_lookup("flat_prompts")
@@ -203,7 +230,7 @@ class UpstreamOffers:
         self._links.remember(context.caller, server, result)
         if self._profile_state.transparent_server:
             return result
-        return await confine_links(server, result)
+        return await confine_links(server, result, self._apps.to_outer_link)
 
     def _locate_prompt(self, name: Any) -> tuple[str, str]:
         if not isinstance(name, str):
@@ -245,7 +272,7 @@ class UpstreamOffers:
     def _locate_template(self, uri: str, owner: str) -> tuple[str, str]:
         transparent = self._profile_state.transparent_server
         servers = self._profile_state.snapshot.servers
-        found = (transparent, uri) if transparent else parse_outer_uri(uri)
+        found = (transparent, uri) if transparent else parse_outer_uri(uri) or parse_app_uri(uri)
         if found is not None and found[0] in servers:
             listed = servers[found[0]].offers.templates
             if any(template["uriTemplate"] == found[1] for template in listed):

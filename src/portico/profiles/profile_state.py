@@ -107,6 +107,7 @@ class ProfileState:
         self.bus = bus
         self.catalog = catalog
         self.upstreams = upstreams
+        self._scoped_snapshot: Snapshot = catalog.snapshot
         self._visible_snapshot: Snapshot = catalog.snapshot
         self.apply(settings)
 
@@ -126,21 +127,47 @@ class ProfileState:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The current snapshot, restricted to the profile's scope."""
-        full = self.catalog.snapshot
-        if self._full_snapshot is not full:
-            # While embeddings arrive only the index changes: the restricted server data is reused.
-            same_servers = (
-                self._full_snapshot is not None
-                and self._full_snapshot.servers is full.servers
-                and not self.settings.scope.is_unrestricted
-            )
-            if same_servers:
-                self._visible_snapshot = self._visible_snapshot.with_index(full.index)
-            else:
-                self._visible_snapshot = full.restrict_to(self.settings.scope)
-            self._full_snapshot = full
+        """What models may see: the current snapshot within the profile's scope, without the tools
+        that only apps may call. A transparent view has those too, as its server would show them."""
+        self._update(self._get_source())
         return self._visible_snapshot
+
+    @property
+    def scoped_snapshot(self) -> Snapshot:
+        """The current snapshot within the profile's scope, with the tools that only apps may
+        call."""
+        self._update(self._get_source())
+        return self._scoped_snapshot
+
+    def _get_source(self) -> Snapshot:
+        """Return the snapshot that this view is made of."""
+        return self.catalog.snapshot
+
+    def _restrict(self, source: Snapshot) -> Snapshot:
+        return source.restrict_to(self.settings.scope)
+
+    def _update(self, source: Snapshot) -> None:
+        if self._full_snapshot is not source:
+            self._scoped_snapshot, self._visible_snapshot = self._compute(source)
+            self._full_snapshot = source
+
+    def _compute(self, source: Snapshot) -> tuple[Snapshot, Snapshot]:
+        """Return what is in scope of a snapshot, and what models may see of that."""
+        before = self._full_snapshot
+        if before is None or before.servers is not source.servers:
+            scoped = self._restrict(source)
+            return scoped, scoped if self._is_transparent(scoped) else scoped.hide_app_tools()
+        # While embeddings arrive only the index changes: the restricted server data is reused.
+        scoped = source
+        if self._scoped_snapshot is not before:
+            scoped = self._scoped_snapshot.with_index(source.index)
+        if self._visible_snapshot is self._scoped_snapshot:
+            return scoped, scoped
+        return scoped, self._visible_snapshot.with_index(source.index)
+
+    def _is_transparent(self, snapshot: Snapshot) -> bool:
+        is_bare = self.settings.exposure == "full" and not self.settings.prefixed
+        return is_bare and len(snapshot.servers) == 1
 
     def publish_shown(self, caller: Caller, content: object, *, listing: bool = False) -> None:
         """Publish what a client was shown, for the token ledger."""
@@ -183,13 +210,8 @@ class ProfileState:
 
     @property
     def transparent_server(self) -> str | None:
-        if (
-            self.settings.exposure != "full"
-            or self.settings.prefixed
-            or len(self.snapshot.servers) != 1
-        ):
-            return None
-        return next(iter(self.snapshot.servers))
+        servers = self.snapshot.servers
+        return next(iter(servers)) if self._is_transparent(self.snapshot) else None
 
     @property
     def ranked_catalog(self) -> RankedCatalog:
@@ -272,28 +294,24 @@ class _NarrowedState(ProfileState):
             profile.result_services,
         )
 
-    @property
-    def snapshot(self) -> Snapshot:
-        """The profile's snapshot, restricted by the rules."""
-        whole = self._profile.snapshot
-        if self._full_snapshot is not whole:
-            self._visible_snapshot = self._restrict(whole)
-            self._full_snapshot = whole
-        return self._visible_snapshot
+    def _get_source(self) -> Snapshot:
+        return self._profile.scoped_snapshot
 
-    def _restrict(self, whole: Snapshot) -> Snapshot:
-        before = self._full_snapshot
-        if before is not None and before.servers is whole.servers:
-            return self._visible_snapshot.with_index(whole.index)
-        return self._filter.restrict(whole)
+    def _restrict(self, source: Snapshot) -> Snapshot:
+        return self._filter.restrict(source)
+
+    def _is_transparent(self, snapshot: Snapshot) -> bool:
+        """Return whether this is the profile's transparent server: others that are hidden make
+        none."""
+        return self._profile.transparent_server in snapshot.servers
 
     async def load_snapshot(self) -> None:
         """Compute the snapshot in a thread where that takes long."""
-        whole = self._profile.snapshot
-        if self._full_snapshot is not whole and whole.is_large:
-            shown = await asyncio.to_thread(self._restrict, whole)
-            self._visible_snapshot = shown
-            self._full_snapshot = whole
+        source = self._get_source()
+        if self._full_snapshot is not source and source.is_large:
+            computed = await asyncio.to_thread(self._compute, source)
+            self._scoped_snapshot, self._visible_snapshot = computed
+            self._full_snapshot = source
 
     def hides_server(self, server: str) -> bool:
         """Return whether a server of the profile does not exist for these callers."""
@@ -313,12 +331,6 @@ class _NarrowedState(ProfileState):
         """Return whether a resource may be known: by the scope, and by the rules."""
         target = Target("resource", server, uri)
         return super().can_see_resource(server, uri, linked=linked) and self._rules.can_see(target)
-
-    @property
-    def transparent_server(self) -> str | None:
-        """The profile's transparent server, if it is shown: others that are hidden make none."""
-        server = self._profile.transparent_server
-        return server if server in self.snapshot.servers else None
 
 
 class _LiveServerStates(Mapping[str, ServerState]):

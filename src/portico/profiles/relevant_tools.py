@@ -6,7 +6,7 @@ clients cache prompts on the list.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -38,9 +38,8 @@ class RelevantTools:
     nothing_fits: bool = False
     """No tool matched the task."""
 
-    @property
-    def definitions(self) -> list[Raw]:
-        return [to_strict_tool(tool.definition, name) for name, tool in self.tools.items()]
+    def render(self, render_tool: Callable[[Tool, str], Raw]) -> list[Raw]:
+        return [render_tool(tool, name) for name, tool in self.tools.items()]
 
     @property
     def meta(self) -> Raw:

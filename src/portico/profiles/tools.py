@@ -9,7 +9,13 @@ from typing import Any
 from portico.calls.pipeline import CallContext, CallPipeline
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool, quote_text
-from portico.errors import INVALID_PARAMS, PorticoError, RemoteError, UnknownName
+from portico.errors import (
+    INVALID_PARAMS,
+    InvalidArguments,
+    PorticoError,
+    RemoteError,
+    UnknownName,
+)
 from portico.json_text.json_codec import LARGE_CHARS
 from portico.meta_tools import browse_tools, describe_tools, tool_definitions
 from portico.meta_tools.arguments import check_meta_tool_arguments
@@ -21,12 +27,12 @@ from portico.meta_tools.run_workflow import run_workflow
 from portico.meta_tools.runtimes import Runtimes
 from portico.meta_tools.search_request import SearchRequest
 from portico.meta_tools.search_tools import SearchService
+from portico.profiles.apps import NO_APPS, Apps, ListedApps
 from portico.profiles.json_objects import collect_tool_details
 from portico.profiles.profile_state import ProfileSettings, ProfileState
 from portico.profiles.relevant_tools import IntentTools, parse_query, select_relevant_tools
 from portico.profiles.state_handles import SESSION_ARGUMENT, StateHandles
 from portico.rendering.cursor import make_list_page
-from portico.rendering.strict_definitions import to_strict_tool
 from portico.rendering.tool_result import annotate_blocks, make_error_result, make_text_result
 from portico.upstream.backend import Raw
 
@@ -44,6 +50,7 @@ class ProfileTools:
         call_pipeline: CallPipeline,
         search_service: SearchService,
         links: ResultLinks,
+        apps: Apps,
         state_handles: StateHandles,
         runtimes: Runtimes | None = None,
     ) -> None:
@@ -51,7 +58,8 @@ class ProfileTools:
         self._call_pipeline = call_pipeline
         self._search_service = search_service
         self._state_handles = state_handles
-        self._call_tool = CallTool(profile_state, call_pipeline, links)
+        self._apps = apps
+        self._call_tool = CallTool(profile_state, call_pipeline, links, apps)
         self._meta_tools: Mapping[str, Callable[[Raw, CallContext], Awaitable[Raw]]] = {
             tool_definitions.SEARCH_TOOLS: self._search_tools,
             tool_definitions.BROWSE_TOOLS: self._browse_tools,
@@ -79,36 +87,52 @@ class ProfileTools:
     # --- listing
 
     async def list_tools(self, params: Raw, context: CallContext) -> Raw:
-        page = await self._make_page(params)
+        page = await self._make_page(params, shows_apps=self._apps.are_shown(context))
         is_first = params.get("cursor") is None
         self._profile_state.publish_shown(context.caller, page["tools"], listing=is_first)
         return page
 
-    async def _make_page(self, params: Raw) -> Raw:
+    async def _make_page(self, params: Raw, *, shows_apps: bool) -> Raw:
         settings = self._profile_state.settings
         version = self._profile_state.snapshot.version
         if query := parse_query(params):
             return await self._list_relevant(query, params)
-        if settings.exposure == "full" or settings.list_pins:
+        if settings.exposure == "full" or settings.list_pins or shows_apps:
             await self._load_listed_tools()
+        listed_apps = await self._load_listed_apps() if shows_apps else NO_APPS
         if settings.exposure == "semantic":
             await self._intent_tools.load_encoder()
             selected = self._intent_tools.select_tools()
-            definitions = [*self.build_definitions(), *selected.definitions]
+            definitions = [*self.build_definitions(), *selected.render(self._apps.render_tool)]
             definitions += (one for one in self._list_pinned() if one not in definitions)
+            definitions += self._render_apps(listed_apps, definitions)
             return make_list_page(
                 "tools/list", "tools", definitions, version, params, selected.meta
             )
         if settings.exposure != "full":
             definitions = [*self.build_definitions(), *self._list_pinned()]
+            definitions += self._render_apps(listed_apps, definitions)
             return make_list_page("tools/list", "tools", definitions, version, params)
 
         def render_item(named_tool: tuple[str, Tool]) -> Raw:
-            return to_strict_tool(named_tool[1].definition, named_tool[0])
+            return self._apps.render_tool(named_tool[1], named_tool[0])
 
-        return make_list_page(
-            "tools/list", "tools", [*self.listed_tools.items()], version, params, render=render_item
-        )
+        items = [*self.listed_tools.items(), *listed_apps.app_only.items()]
+        return make_list_page("tools/list", "tools", items, version, params, render=render_item)
+
+    async def _load_listed_apps(self) -> ListedApps:
+        """Return the tools listed for apps; a transparent view has them in its list."""
+        if self._profile_state.transparent_server:
+            return NO_APPS
+        await self._profile_state.scoped_snapshot.load_flat_names()
+        self._apps.record_shown()
+        return self._apps.select_listed()
+
+    def _render_apps(self, apps: ListedApps, listed: list[Raw]) -> list[Raw]:
+        """Render the tools listed for apps that are not in the list yet."""
+        names = {definition["name"] for definition in listed}
+        tools = apps.tools.items()
+        return [self._apps.render_tool(tool, name) for name, tool in tools if name not in names]
 
     async def _list_relevant(self, query: str, params: Raw) -> Raw:
         """List the tools that match a query, after the meta-tools. An extension of the protocol."""
@@ -127,7 +151,7 @@ class ProfileTools:
         return make_list_page(
             listing,
             "tools",
-            [*meta_tools, *selected.definitions],
+            [*meta_tools, *selected.render(self._apps.render_tool)],
             snapshot.version,
             params,
             selected.meta,
@@ -139,7 +163,7 @@ class ProfileTools:
         names: dict[str, str] = {}
         if self._pinned:
             names = {tool.address: name for name, tool in self.listed_tools.items()}
-        return [to_strict_tool(tool.definition, names[tool.address]) for tool in self._pinned]
+        return [self._apps.render_tool(tool, names[tool.address]) for tool in self._pinned]
 
     def _select_pinned(self) -> list[Tool]:
         settings = self._profile_state.settings
@@ -188,6 +212,8 @@ class ProfileTools:
         previous = self._definitions
         meta_tools_changed = previous is not None and self.build_definitions() != previous
         if self._pinned is not None and self._pinned != self._select_pinned():
+            return True
+        if self._apps.has_changed():
             return True
         return (
             self._profile_state.settings.exposure == "semantic" and self._intent_tools.has_changed()
@@ -255,6 +281,8 @@ class ProfileTools:
     ) -> Raw:
         state = self._profile_state
         settings = state.settings
+        if tool := await self._find_for_app(name, arguments, context):
+            return await self._call_tool.run_tool(tool, arguments, context, unabridged=True)
         if settings.exposure == "full":
             await self._load_listed_tools()
             tool = self.listed_tools.get(name)
@@ -288,6 +316,21 @@ class ProfileTools:
         )
         await self._call_pipeline.record_refusal(name, arguments, context, unknown)
         raise unknown
+
+    async def _find_for_app(self, name: str, arguments: Any, context: CallContext) -> Tool | None:
+        """Return the tool that a host, or an app by its server's own name, calls for an app."""
+        state = self._profile_state
+        if not (state.settings.can_call_flat_names and self._apps.are_shown(context)):
+            return None
+        if state.transparent_server or await state.snapshot.find_by_flat_name(name) is not None:
+            return None
+        if (tool := await state.scoped_snapshot.find_by_flat_name(name)) is not None:
+            return tool
+        try:
+            return self._apps.find_called(name, context.caller)
+        except InvalidArguments as error:
+            await self._call_pipeline.record_refusal(name, arguments, context, error)
+            raise
 
     # --- meta-tools, each in the module of its name
 

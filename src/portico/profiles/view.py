@@ -13,7 +13,7 @@ from typing import Any
 from portico.callers import Caller
 from portico.calls.pipeline import CallContext, CallPipeline
 from portico.catalog.snapshot import Snapshot
-from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RemoteError, UnknownName
+from portico.errors import INVALID_PARAMS, RemoteError, UnknownName
 from portico.events import CatalogChanged, Event
 from portico.meta_tools import instructions, tool_definitions
 from portico.meta_tools.result_links import ResultLinks
@@ -22,6 +22,8 @@ from portico.meta_tools.search_tools import SearchService
 from portico.policy.rules import CallerRules
 from portico.policy.target import Target
 from portico.profiles import prompts, resources
+from portico.profiles.apps import Apps
+from portico.profiles.extension_methods import ExtensionMethods
 from portico.profiles.first_listing import FirstListing, WaitForListing
 from portico.profiles.passthrough import UpstreamOffers
 from portico.profiles.profile_state import ProfileSettings, ProfileState
@@ -33,6 +35,12 @@ from portico.rendering.cursor import PAGE_SIZE
 from portico.rendering.resource_uris import GatewayUri, get_not_found_code, parse_gateway_uri
 from portico.rendering.tool_result import make_annotations
 from portico.upstream.backend import Era, Raw
+from portico.upstream.protocol.extensions import (
+    UI_EXTENSION,
+    Extensions,
+    merge_declared,
+    select_agreed,
+)
 from portico.usage.learner import Learner
 from portico.usage.tool_tiers import RankedCatalog
 
@@ -76,15 +84,18 @@ class ProfileView:
         self._runtimes = runtimes
         self._links = links = shared._links if shared else ResultLinks()
         self.state_handles = shared.state_handles if shared else StateHandles()
+        apps = Apps(self.profile_state, links)
         self._tools = ProfileTools(
             self.profile_state,
             call_pipeline,
             self.search_service,
             links,
+            apps,
             self.state_handles,
             runtimes,
         )
-        self.upstream_offers = UpstreamOffers(self.profile_state, call_pipeline, links)
+        self.upstream_offers = UpstreamOffers(self.profile_state, call_pipeline, links, apps)
+        self.extension_methods = ExtensionMethods(self.profile_state, call_pipeline)
         self._resources = GatewayResources(self.profile_state)
         self._prompts = GatewayPrompts(self.profile_state, self._resources, self.search_service)
         self._handlers: Mapping[str, Callable[[Raw, CallContext], Awaitable[Raw]]] = {
@@ -149,8 +160,9 @@ class ProfileView:
     def transparent_server(self) -> str | None:
         return self.profile_state.transparent_server
 
-    def get_capabilities(self, era: Era) -> Raw:
-        """Return the declared capabilities; for a transparent view those of its server."""
+    def get_capabilities(self, era: Era, extensions: Extensions) -> Raw:
+        """Return what is declared to a client that declares these extensions; for a transparent
+        view what its server declares."""
         if self.transparent_server and (
             info := self.snapshot.servers[self.transparent_server].initialize_info
         ):
@@ -164,6 +176,13 @@ class ProfileView:
             "prompts": {"listChanged": True},
             "completions": {},
         }
+        servers = merge_declared(
+            entry.extensions for entry in self.profile_state.scoped_snapshot.servers.values()
+        )
+        if self.settings.apps == "off":
+            servers.pop(UI_EXTENSION, None)
+        if agreed := select_agreed(extensions, servers):
+            declared["extensions"] = agreed
         if era == "modern":
             return declared
         return {**declared, "logging": {}}
@@ -196,7 +215,7 @@ class ProfileView:
                 return await self._call_pipeline.request(
                     self.transparent_server, method, params, context
                 )
-            raise RemoteError(METHOD_NOT_FOUND, "Method not found", method)
+            return await self.extension_methods.request(method, params, context)
         await self.profile_state.load_snapshot()
         if self.first_listing.complete_servers is not self.profile_state.snapshot.servers:
             await self.first_listing.wait_for(method, params)

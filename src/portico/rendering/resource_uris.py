@@ -2,22 +2,26 @@
 
 The gateway's are `portico://overview`, `portico://tool/{tool_name}` and so on, with `?cursor=…` for
 the next part of a long one. An upstream resource is `portico://backend/{server}/resource/{its own
-URI}`. (Prompts are `server__prompt`, like tools.) Pure.
+URI}`. (Prompts are `server__prompt`, like tools.) An app keeps its scheme, since hosts render no
+other: `ui://x` of a server that alone has it, else `ui://portico+{server}/x`. Pure.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 from urllib.parse import quote, unquote
 
 from portico.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, RemoteError
 from portico.upstream.backend import Era, Raw
+from portico.upstream.protocol.extensions import UI_SCHEME
 from portico.visibility import MAX_URI_CHARS
 
 SCHEME = "portico://"
 _BACKEND_PREFIX = f"{SCHEME}backend/"
 _RESOURCE_SEGMENT = "/resource/"
 _TOOLS_SUFFIX = "/tools"
+_APP_PREFIX = f"{UI_SCHEME}portico+"
 _CURSOR = re.compile(r"\?cursor=([^?#&/]*)$")
 
 FixedKind = Literal["overview", "backends", "tools", "hot", "categories", "stats"]
@@ -75,14 +79,17 @@ def parse_outer_uri(uri: str) -> tuple[str, str] | None:
     return None
 
 
-def to_outer_resource(server: str, resource: Raw) -> Raw:
-    """Return a listed resource under its outer URI, otherwise unchanged."""
-    return {**resource, "uri": to_outer_uri(server, resource["uri"])}
+def to_app_uri(server: str, uri: str) -> str:
+    """Return an app's URI with its server's name; `uri` begins with `ui://`."""
+    return f"{_APP_PREFIX}{server}/{uri.removeprefix(UI_SCHEME)}"
 
 
-def to_outer_template(server: str, template: Raw) -> Raw:
-    """Return a listed resource template under its outer URI template, otherwise unchanged."""
-    return {**template, "uriTemplate": to_outer_uri(server, template["uriTemplate"])}
+def parse_app_uri(uri: str) -> tuple[str, str] | None:
+    """Split an app's URI that names its server into server and the server's own URI."""
+    if not uri.startswith(_APP_PREFIX):
+        return None
+    server, found, inner = uri.removeprefix(_APP_PREFIX).partition("/")
+    return (server, f"{UI_SCHEME}{inner}") if found and inner else None
 
 
 def get_not_found_code(error: RemoteError, era: Era) -> int:
@@ -97,7 +104,7 @@ def get_not_found_code(error: RemoteError, era: Era) -> int:
     return error.code
 
 
-def to_outer_contents(server: str, result: Raw) -> Raw:
+def rename_contents(result: Raw, rename: Callable[[str], str]) -> Raw:
     """Return the result of `resources/read` under the URIs that clients see."""
     contents = result.get("contents")
     if not isinstance(contents, list):
@@ -105,6 +112,6 @@ def to_outer_contents(server: str, result: Raw) -> Raw:
     outer: list[Any] = []
     for part in cast("list[Any]", contents):
         if isinstance(part, dict) and isinstance(part.get("uri"), str):
-            part = {**part, "uri": to_outer_uri(server, part["uri"])}
+            part = {**part, "uri": rename(part["uri"])}
         outer.append(part)
     return {**result, "contents": outer}

@@ -24,7 +24,9 @@ from portico.server.http.large_values import ensure_encodable, replace_large_mem
 from portico.server.sessions import Session
 from portico.upstream.backend import CallAlreadyEnded, Era, Raw
 from portico.upstream.protocol.envelope import CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY
-from portico.upstream.protocol.server_requests import ELICITATION_COMPLETE
+from portico.upstream.protocol.extension_ids import remove_servers
+from portico.upstream.protocol.extensions import EXTENSIONS, Extensions, read_extensions
+from portico.upstream.protocol.server_requests import ELICITATION_COMPLETE, RELAYED_NOTIFICATIONS
 
 CAPABILITY_BY_METHOD: Mapping[str, str] = {
     "sampling/createMessage": "sampling",
@@ -38,16 +40,19 @@ ElicitHandler = Callable[[str, Raw], Awaitable[Raw]]
 RequestContext = ServerRequestContext[Any, Any]
 
 
-def filter_elicitable(declared: Any) -> Raw:
-    """Return the declared capabilities that allow elicitation."""
+def filter_relayed(declared: Any) -> Raw:
+    """Return the declared capabilities that are relayed: to be asked, and extensions."""
     known = _NO_CAPABILITIES
     if isinstance(declared, Mapping):
         known = cast("Mapping[str, Any]", declared)
-    return {
+    relayed = {
         name: known[name]
         for name in CAPABILITY_BY_METHOD.values()
         if isinstance(known.get(name), Mapping)
     }
+    if extensions := read_extensions(known):
+        relayed[EXTENSIONS] = extensions
+    return relayed
 
 
 def find_missing_capability(
@@ -170,16 +175,21 @@ class ClientRelay:
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """The elicitation capabilities that the client declared."""
+        """The capabilities that the client declared and that are relayed to servers."""
         if self._era == "modern":
-            return filter_elicitable(_get_meta(self._first_ctx).get(CLIENT_CAPABILITIES_KEY))
+            return filter_relayed(_get_meta(self._first_ctx).get(CLIENT_CAPABILITIES_KEY))
         session = self._session
         if session.capabilities is None:
             declared = self._first_ctx.session.client_capabilities
-            session.capabilities = filter_elicitable(
+            session.capabilities = filter_relayed(
                 declared and declared.model_dump(by_alias=True, exclude_none=True)
             )
         return session.capabilities
+
+    @property
+    def extensions(self) -> Extensions:
+        """The extensions that the client declared."""
+        return self.capabilities.get(EXTENSIONS, {})
 
     def set_elicit_handler(self, handler: ElicitHandler) -> None:
         """Send elicitations of servers to this handler."""
@@ -200,6 +210,8 @@ class ClientRelay:
             return
         if method == "notifications/message" and not self._is_level_wanted(params.get("level")):
             return
+        if method not in RELAYED_NOTIFICATIONS and self._profile_state.transparent_server:
+            params, _ = remove_servers(params)
         if method == "notifications/progress" and ctx is not self._first_ctx:
             # A later round has a progress token of its own.
             if (token := _get_meta(ctx).get("progressToken")) is None:

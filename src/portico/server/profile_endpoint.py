@@ -18,6 +18,7 @@ from mcp.server.context import CallNext, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
+from mcp_types import methods as spec
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from portico import __version__
@@ -61,6 +62,7 @@ from portico.upstream.backend import Raw
 from portico.upstream.lifecycle.status import UNUSABLE_STATES
 from portico.upstream.lifecycle.supervisor import Upstream
 from portico.upstream.protocol.envelope import from_legacy_params
+from portico.upstream.protocol.extensions import read_extensions
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +92,7 @@ class ProfileEndpoint:
         self.view = view
         self.pending_requests = pending_requests
         self.sessions = SessionRegistry()
+        self._admission = admission
         self._upstreams = upstreams
         self._lost_servers: set[str] = set()
         self._subscriptions = ResourceSubscriptions(
@@ -282,7 +285,8 @@ class ProfileEndpoint:
     async def _initialize(self, request: Request, result: Any) -> Raw:
         initialized: Raw = dict(result)
         view = self._select_view(request)
-        initialized["capabilities"] = view.get_capabilities("legacy")
+        extensions = read_extensions(request.params.get("capabilities"))
+        initialized["capabilities"] = view.get_capabilities("legacy", extensions)
         initialized["serverInfo"] = _get_server_info(view)
         initialized["instructions"] = view.render_instructions()
         if not initialized["instructions"]:
@@ -298,7 +302,7 @@ class ProfileEndpoint:
         view = self._select_view(request)
         discovered: Raw = {
             "supportedVersions": list(MODERN_PROTOCOL_VERSIONS),
-            "capabilities": view.get_capabilities("modern"),
+            "capabilities": view.get_capabilities("modern", request.relay.extensions),
         }
         if instructions := view.render_instructions():
             discovered["instructions"] = instructions
@@ -331,6 +335,12 @@ class ProfileEndpoint:
     ) -> Any:
         if ctx.method == "notifications/initialized":
             self.sessions.add(get_connection(ctx), get_session(ctx))
+        elif ctx.method not in spec.SPEC_CLIENT_NOTIFICATION_METHODS:
+            request = make_request(ctx, self.view.profile_state, elicitation_timeout_s=0.0)
+            if self._admission.admits_notification(request):
+                context = CallContext(request.caller, request.relay)
+                view = self._select_view(request)
+                await view.extension_methods.notify(ctx.method, request.params, context)
         elif ctx.method == _ROOTS_CHANGED and self.view.transparent_server:
             request = make_request(ctx, self.view.profile_state, elicitation_timeout_s=0.0)
             if server := self._select_view(request).transparent_server:
