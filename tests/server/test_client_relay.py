@@ -6,7 +6,7 @@ import pytest
 
 from portico.server.client_relay import (
     adapt_params,
-    filter_elicitable,
+    filter_relayed,
     find_missing_capability,
     make_missing_capability_error,
     make_unsupported_error,
@@ -35,7 +35,7 @@ FORM = {"message": "Who?", "requestedSchema": {}}
 def test_a_client_is_asked_only_for_declared_capabilities(
     declared: Any, method: str, params: Any, missing: Any
 ) -> None:
-    assert find_missing_capability(filter_elicitable(declared), method, params) == missing
+    assert find_missing_capability(filter_relayed(declared), method, params) == missing
     if missing:
         name = next(iter(missing))
         assert name in make_unsupported_error(missing).message
@@ -46,7 +46,7 @@ def test_a_client_is_asked_only_for_declared_capabilities(
     "declared", [None, "all", [], {"sampling": None, "roots": True, "elicitation": "form"}]
 )
 def test_what_is_no_declaration_offers_nothing(declared: Any) -> None:
-    assert filter_elicitable(declared) == {}
+    assert filter_relayed(declared) == {}
 
 
 def test_a_visit_has_an_id_in_the_handshake_era_alone() -> None:

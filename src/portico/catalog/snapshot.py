@@ -32,6 +32,7 @@ from portico.lazy_attribute import lazy_property
 from portico.policy.definition_change import DefinitionChange
 from portico.search import Index
 from portico.upstream.backend import InitializeInfo, Raw
+from portico.upstream.protocol.extensions import Extensions, read_extensions
 from portico.visibility import MAX_URI_CHARS, Scope
 
 ScanResult = TypeVar("ScanResult")
@@ -84,6 +85,11 @@ class ServerEntry:
     def _get_reported(self, key: str) -> str:
         info = self.initialize_info
         return " ".join(sanitize_text(to_text(info.server_info.get(key))).split()) if info else ""
+
+    @lazy_property
+    def extensions(self) -> Extensions:
+        """The extensions that the server declared."""
+        return read_extensions(self.initialize_info and self.initialize_info.capabilities)
 
     @lazy_property
     def digest(self) -> str:

@@ -33,6 +33,7 @@ from portico.rendering.cursor import PAGE_SIZE
 from portico.rendering.resource_uris import GatewayUri, get_not_found_code, parse_gateway_uri
 from portico.rendering.tool_result import make_annotations
 from portico.upstream.backend import Era, Raw
+from portico.upstream.protocol.extensions import Extensions, merge_declared, select_agreed
 from portico.usage.learner import Learner
 from portico.usage.tool_tiers import RankedCatalog
 
@@ -149,8 +150,9 @@ class ProfileView:
     def transparent_server(self) -> str | None:
         return self.profile_state.transparent_server
 
-    def get_capabilities(self, era: Era) -> Raw:
-        """Return the declared capabilities; for a transparent view those of its server."""
+    def get_capabilities(self, era: Era, extensions: Extensions) -> Raw:
+        """Return what is declared to a client that declares these extensions; for a transparent
+        view what its server declares."""
         if self.transparent_server and (
             info := self.snapshot.servers[self.transparent_server].initialize_info
         ):
@@ -164,6 +166,9 @@ class ProfileView:
             "prompts": {"listChanged": True},
             "completions": {},
         }
+        servers = merge_declared(entry.extensions for entry in self.snapshot.servers.values())
+        if agreed := select_agreed(extensions, servers):
+            declared["extensions"] = agreed
         if era == "modern":
             return declared
         return {**declared, "logging": {}}

@@ -24,6 +24,7 @@ from portico.server.http.large_values import ensure_encodable, replace_large_mem
 from portico.server.sessions import Session
 from portico.upstream.backend import CallAlreadyEnded, Era, Raw
 from portico.upstream.protocol.envelope import CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY
+from portico.upstream.protocol.extensions import EXTENSIONS, Extensions, read_extensions
 from portico.upstream.protocol.server_requests import ELICITATION_COMPLETE
 
 CAPABILITY_BY_METHOD: Mapping[str, str] = {
@@ -38,16 +39,19 @@ ElicitHandler = Callable[[str, Raw], Awaitable[Raw]]
 RequestContext = ServerRequestContext[Any, Any]
 
 
-def filter_elicitable(declared: Any) -> Raw:
-    """Return the declared capabilities that allow elicitation."""
+def filter_relayed(declared: Any) -> Raw:
+    """Return the declared capabilities that are relayed: to be asked, and extensions."""
     known = _NO_CAPABILITIES
     if isinstance(declared, Mapping):
         known = cast("Mapping[str, Any]", declared)
-    return {
+    relayed = {
         name: known[name]
         for name in CAPABILITY_BY_METHOD.values()
         if isinstance(known.get(name), Mapping)
     }
+    if extensions := read_extensions(known):
+        relayed[EXTENSIONS] = extensions
+    return relayed
 
 
 def find_missing_capability(
@@ -170,16 +174,21 @@ class ClientRelay:
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """The elicitation capabilities that the client declared."""
+        """The capabilities that the client declared and that are relayed to servers."""
         if self._era == "modern":
-            return filter_elicitable(_get_meta(self._first_ctx).get(CLIENT_CAPABILITIES_KEY))
+            return filter_relayed(_get_meta(self._first_ctx).get(CLIENT_CAPABILITIES_KEY))
         session = self._session
         if session.capabilities is None:
             declared = self._first_ctx.session.client_capabilities
-            session.capabilities = filter_elicitable(
+            session.capabilities = filter_relayed(
                 declared and declared.model_dump(by_alias=True, exclude_none=True)
             )
         return session.capabilities
+
+    @property
+    def extensions(self) -> Extensions:
+        """The extensions that the client declared."""
+        return self.capabilities.get(EXTENSIONS, {})
 
     def set_elicit_handler(self, handler: ElicitHandler) -> None:
         """Send elicitations of servers to this handler."""

@@ -61,6 +61,7 @@ from portico.upstream.backend import Raw
 from portico.upstream.lifecycle.status import UNUSABLE_STATES
 from portico.upstream.lifecycle.supervisor import Upstream
 from portico.upstream.protocol.envelope import from_legacy_params
+from portico.upstream.protocol.extensions import read_extensions
 
 logger = logging.getLogger(__name__)
 
@@ -282,7 +283,8 @@ class ProfileEndpoint:
     async def _initialize(self, request: Request, result: Any) -> Raw:
         initialized: Raw = dict(result)
         view = self._select_view(request)
-        initialized["capabilities"] = view.get_capabilities("legacy")
+        extensions = read_extensions(request.params.get("capabilities"))
+        initialized["capabilities"] = view.get_capabilities("legacy", extensions)
         initialized["serverInfo"] = _get_server_info(view)
         initialized["instructions"] = view.render_instructions()
         if not initialized["instructions"]:
@@ -298,7 +300,7 @@ class ProfileEndpoint:
         view = self._select_view(request)
         discovered: Raw = {
             "supportedVersions": list(MODERN_PROTOCOL_VERSIONS),
-            "capabilities": view.get_capabilities("modern"),
+            "capabilities": view.get_capabilities("modern", request.relay.extensions),
         }
         if instructions := view.render_instructions():
             discovered["instructions"] = instructions

@@ -61,7 +61,7 @@ class Session:
     caller: Caller | None = None
     """The caller of its requests; None before the first."""
     capabilities: Mapping[str, Any] | None = None
-    """Elicitation capabilities that a handshake-era client declared, once they were needed."""
+    """Capabilities that a handshake-era client declared and that are relayed, once needed."""
     subscriptions: dict[str, set[str]] = field(default_factory=dict)
     """Outer URI of a resource → the URIs that the client subscribed with."""
 

@@ -45,7 +45,8 @@ class Relay(Protocol):
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """Client capabilities as the caller declared them: `sampling`, `elicitation`, `roots`."""
+        """Client capabilities as the caller declared them: `sampling`, `elicitation`, `roots` and
+        `extensions`."""
         ...
 
     @property

@@ -12,6 +12,7 @@ from typing import Any
 from portico import __version__
 from portico.json_text.json_codec import to_object
 from portico.upstream.backend import Raw
+from portico.upstream.protocol.extensions import EXTENSIONS, OWN_EXTENSIONS, limit_extensions
 
 MODERN_VERSION = "2026-07-28"
 LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -47,8 +48,11 @@ RELAYED_CAPABILITIES: Mapping[str, Any] = {
     "sampling": {"tools": {}, "context": {}},
     "elicitation": {"form": {}, "url": {}},
     "roots": {"listChanged": False},
+    EXTENSIONS: OWN_EXTENSIONS,
 }
 """Capabilities declared to handshake-era upstreams; requests are relayed to the calling client."""
+OWN_CAPABILITIES: Mapping[str, Any] = {EXTENSIONS: OWN_EXTENSIONS}
+"""Capabilities declared to modern upstreams with requests that no client made."""
 
 
 def filter_for_server(params: Mapping[str, Any], allowed: Sequence[str] = ()) -> Raw:
@@ -62,6 +66,8 @@ def filter_for_server(params: Mapping[str, Any], allowed: Sequence[str] = ()) ->
         for key, value in to_object(params.get("_meta")).items()
         if key in _SERVER_META_KEYS or _is_allowed(key, allowed)
     }
+    if isinstance(declared := forwarded.get(CLIENT_CAPABILITIES_KEY), dict):
+        forwarded[CLIENT_CAPABILITIES_KEY] = limit_extensions(declared)
     return _replace_meta(params, forwarded)
 
 
@@ -79,12 +85,15 @@ def _is_allowed(key: str, allowed: Sequence[str]) -> bool:
 
 
 def to_modern_params(params: Mapping[str, Any] | None) -> Raw:
-    """Add the modern envelope; client and capabilities already declared in `_meta` are kept."""
+    """Add the modern envelope; client and capabilities already declared in `_meta` are kept.
+
+    A request for which no client declared any is the gateway's own.
+    """
     modern = dict(params or {})
     meta = dict(modern.get("_meta") or {})
     meta[VERSION_KEY] = MODERN_VERSION
     meta.setdefault(CLIENT_INFO_KEY, dict(CLIENT_INFO))
-    meta.setdefault(CLIENT_CAPABILITIES_KEY, {})
+    meta.setdefault(CLIENT_CAPABILITIES_KEY, dict(OWN_CAPABILITIES))
     modern["_meta"] = meta
     return modern
 
