@@ -25,6 +25,7 @@ from portico.profiles.json_objects import collect_tool_details
 from portico.profiles.profile_state import ProfileSettings, ProfileState
 from portico.profiles.relevant_tools import IntentTools, parse_query, select_relevant_tools
 from portico.profiles.state_handles import SESSION_ARGUMENT, StateHandles
+from portico.profiles.tasks import ProfileTasks
 from portico.rendering.cursor import make_list_page
 from portico.rendering.strict_definitions import to_strict_tool
 from portico.rendering.tool_result import annotate_blocks, make_error_result, make_text_result
@@ -52,6 +53,7 @@ class ProfileTools:
         self._search_service = search_service
         self._state_handles = state_handles
         self._call_tool = CallTool(profile_state, call_pipeline, links)
+        self.tasks = ProfileTasks(self._call_tool, call_pipeline)
         self._meta_tools: Mapping[str, Callable[[Raw, CallContext], Awaitable[Raw]]] = {
             tool_definitions.SEARCH_TOOLS: self._search_tools,
             tool_definitions.BROWSE_TOOLS: self._browse_tools,
@@ -65,7 +67,9 @@ class ProfileTools:
             tool_definitions.RUN_WORKFLOW: partial(
                 run_workflow, profile_state, search_service, runtimes
             ),
-            tool_definitions.READ_RESULT: partial(read_result, profile_state),
+            tool_definitions.READ_RESULT: partial(
+                read_result, profile_state, self._call_tool.read_task
+            ),
         }
         self._intent_tools = IntentTools(profile_state)
         self._categories: dict[str, str] = {}
