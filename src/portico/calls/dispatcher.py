@@ -21,6 +21,7 @@ from portico.calls.call import Call, Handler, ServerRequest
 from portico.calls.definition_tracker import DefinitionTracker
 from portico.calls.server_task import declare_tasks, declares_tasks, is_task
 from portico.calls.validation import find_mismatches
+from portico.catalog.skills import is_skill, parse_skill, select_file, to_result
 from portico.catalog.tool import Tool
 from portico.config import BackendConfig
 from portico.config.backend import RetryConfig
@@ -214,6 +215,8 @@ class Dispatcher:
         tool = call.tool
         upstream = call.upstream
         assert upstream is not None
+        if is_skill(tool):
+            return await self._read_skill(call, upstream)
         params = dict(call.params)
         if "_meta" in params:
             params = self._filter_meta(call.server, params)
@@ -243,6 +246,22 @@ class Dispatcher:
         if is_task(result):
             return result
         return self.check_result(call, result)
+
+    async def _read_skill(self, call: Call, upstream: Upstream) -> Raw:
+        """Read the file of a skill that a call asks for, and check that it is the listed one."""
+        skill = parse_skill(call.tool)
+        path = select_file(skill, call.arguments)
+        options = RequestOptions(
+            self._get_timeout(call.server, call.spent_s),
+            call.relay,
+            total_timeout=max(_MIN_TIMEOUT_S, self._max_call_s - call.spent_s),
+        )
+        params = self._filter_meta(call.server, {**call.params, "uri": skill.root + path})
+        key = upstream.select_key(call.context.caller)
+        read = await upstream.request("resources/read", params, options, key)
+        if read.get("resultType", "complete") != "complete":
+            return read
+        return await asyncio.to_thread(to_result, skill, path, read)
 
     def check_result(self, call: Call, result: Raw) -> Raw:
         """Return the result of a tool, marked if it does not fit the output schema."""

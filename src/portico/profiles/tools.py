@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from portico.calls.pipeline import CallContext, CallPipeline
+from portico.catalog.skills import PREFIX as SKILL_PREFIX
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool, quote_text
 from portico.errors import INVALID_PARAMS, PorticoError, RemoteError, UnknownName
@@ -110,9 +111,11 @@ class ProfileTools:
         def render_item(named_tool: tuple[str, Tool]) -> Raw:
             return to_strict_tool(named_tool[1].definition, named_tool[0])
 
-        return make_list_page(
-            "tools/list", "tools", [*self.listed_tools.items()], version, params, render=render_item
-        )
+        # A client that lists every tool has skills as resources, or by `skills/list`.
+        tools = [
+            item for item in self.listed_tools.items() if not item[1].name.startswith(SKILL_PREFIX)
+        ]
+        return make_list_page("tools/list", "tools", tools, version, params, render=render_item)
 
     async def _list_relevant(self, query: str, params: Raw) -> Raw:
         """List the tools that match a query, after the meta-tools. An extension of the protocol."""

@@ -14,6 +14,7 @@ from portico.callers import Caller
 from portico.calls.pipeline import CallContext, CallPipeline
 from portico.calls.server_task import make_extension_needed_error
 from portico.calls.task_tickets import is_ticket
+from portico.catalog.skills import SKILLS_EXTENSION
 from portico.catalog.snapshot import Snapshot
 from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RemoteError, UnknownName
 from portico.events import CatalogChanged, Event
@@ -30,6 +31,7 @@ from portico.profiles.passthrough import UpstreamOffers
 from portico.profiles.profile_state import ProfileSettings, ProfileState
 from portico.profiles.prompts import GatewayPrompts, complete_argument
 from portico.profiles.resources import GatewayResources
+from portico.profiles.skills import SKILL_METHODS, ProfileSkills
 from portico.profiles.state_handles import StateHandles
 from portico.profiles.tasks import TASK_METHODS
 from portico.profiles.tools import ProfileTools
@@ -91,6 +93,7 @@ class ProfileView:
         )
         self.upstream_offers = UpstreamOffers(self.profile_state, call_pipeline, links)
         self._resources = GatewayResources(self.profile_state)
+        self._skills = ProfileSkills(self.profile_state)
         self._prompts = GatewayPrompts(self.profile_state, self._resources, self.search_service)
         self._handlers: Mapping[str, Callable[[Raw, CallContext], Awaitable[Raw]]] = {
             "tools/list": self._tools.list_tools,
@@ -104,6 +107,8 @@ class ProfileView:
             "prompts/get": self._get_prompt,
             "completion/complete": self._complete_argument,
             "logging/setLevel": self._set_level,
+            "skills/list": self._skills.list_skills,
+            "skills/get": self._skills.get_skill,
             **{method: partial(self._tools.tasks.handle, method) for method in TASK_METHODS},
         }
 
@@ -172,7 +177,11 @@ class ProfileView:
             "completions": {},
         }
         servers = merge_declared(entry.extensions for entry in self.snapshot.servers.values())
-        if agreed := select_agreed(extensions, servers):
+        agreed = select_agreed(extensions, servers)
+        if SKILLS_EXTENSION in servers:
+            # Servers declare it whatever their client does; folders are not read here.
+            agreed[SKILLS_EXTENSION] = {}
+        if agreed:
             declared["extensions"] = agreed
         if era == "modern":
             return declared
@@ -206,6 +215,8 @@ class ProfileView:
                 raise make_extension_needed_error()
             if era == "legacy" or (self.transparent_server and not _has_ticket(params)):
                 handler = None
+        if method in SKILL_METHODS and self.transparent_server:
+            handler = None
         if handler is None:
             if self.transparent_server:
                 return await self._call_pipeline.request(
