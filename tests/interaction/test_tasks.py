@@ -289,6 +289,19 @@ async def test_a_full_view_answers_with_a_link_that_is_read_as_a_resource() -> N
         assert '"done"' in str(found.contents[0])
 
 
+async def test_two_that_ask_at_once_after_a_restart_do_not_cancel_the_task(tmp_path: Path) -> None:
+    backend = TaskBackend()
+    async with open_gateway({"s": backend}, impatient(), era="legacy", data_dir=tmp_path) as first:
+        ticket = find_ticket(await first.call_text("call_tool", name="s.work"))
+    async with open_gateway({"s": backend}, impatient(), era="legacy", data_dir=tmp_path) as second:
+        reads = [second.call_text("read_result", result_id=ticket) for _ in range(3)]
+        assert all(ticket in answer for answer in await asyncio.gather(*reads))
+        backend.complete(text("done"))
+        assert await second.call_text("read_result", result_id=ticket) == "done"
+    assert "tasks/cancel" not in backend.methods
+    assert len(backend.begun) == 1
+
+
 # --- clients that know tasks
 
 

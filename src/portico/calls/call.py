@@ -47,7 +47,7 @@ class CallContext:
     is_multi_round: bool = False
     """Return a server's input requests to the client, which calls again with the answers; otherwise
     the client is asked through `relay` during the call."""
-    task_mode: TaskMode = "await"
+    task_mode: TaskMode = "wait"
     """What the caller wants where the server makes a task of the call."""
     on_task: "Callable[[RunningTask], None] | None" = None
     """Told of the task that a server makes of the call; without it the task's questions can be

@@ -18,9 +18,9 @@ from portico.upstream.protocol.envelope import CLIENT_CAPABILITIES_KEY
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 TASK = "task"
 """The `resultType` of an answer that announces a task."""
-TaskMode = Literal["await", "return", "none"]
-"""What a caller wants where a server makes a task: to get its result, a ticket at once, or that the
-server is not told that tasks are known."""
+TaskMode = Literal["wait", "await", "return", "none"]
+"""What a caller wants where a server makes a task: its result however long it takes, its result or
+after some time a ticket, a ticket at once, or that the server is not told that tasks are known."""
 
 MAX_TASK_ID = 1_024
 MIN_POLL_S = 0.05

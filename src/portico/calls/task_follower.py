@@ -66,7 +66,8 @@ class TaskFollower:
             with upstream.in_use(key), call.context.pause_clock():
                 return self._dispatcher.check_result(call, await task.wait_for_result())
         except asyncio.CancelledError:
-            if not self.is_closing:
+            # Whoever has a ticket may still ask for it.
+            if not (self.is_closing or task.is_handed_out or call.resumed_task):
                 self._spawn_cancellation(task)
             raise
 

@@ -94,12 +94,9 @@ class TaskTickets:
         self.answer_s = answer_s
         self.max_held = max_held
 
-    async def run(self, context: CallContext, work: Work, *, is_stored: bool) -> Raw | TaskTicket:
-        """Do a caller's work, and return its result; a ticket where a server has made a task of
-        it that takes longer than the caller may wait.
-
-        `is_stored` says whether it is the call of one tool, which another process can go on with.
-        """
+    async def run(self, context: CallContext, work: Work) -> Raw | TaskTicket:
+        """Make a caller's call, and return its result; a ticket where its server has made a task
+        of it that takes longer than the caller may wait."""
         begun: asyncio.Future[RunningTask] = asyncio.get_running_loop().create_future()
 
         def note_task(task: RunningTask) -> None:
@@ -114,7 +111,7 @@ class TaskTickets:
                 await self._wait_patiently(working, begun.result(), asked_at)
             if working.done():
                 return working.result()
-            return TaskTicket(await self._hand_out(context, begun.result(), working, is_stored))
+            return TaskTicket(await self._hand_out(context, begun.result(), working))
         except BaseException:
             if not working.done():
                 working.cancel()
@@ -152,7 +149,11 @@ class TaskTickets:
         begun: asyncio.Future[RunningTask] = asyncio.get_running_loop().create_future()
         context = replace(context, on_task=begun.set_result)
         working = asyncio.create_task(work(context), name="go on with a task")
-        await asyncio.wait({working, begun}, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            await asyncio.wait({working, begun}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._forget_unheld(working)
+            raise
         if not begun.done():
             return working.result()  # pyright: ignore[reportReturnType]  # raises
         if (other := self._held.get(key)) is not None:  # asked for twice at once
@@ -160,6 +161,11 @@ class TaskTickets:
             await asyncio.wait({working})
             return other
         return self._keep(key, ticket, context.caller, begun.result(), working)
+
+    def _forget_unheld(self, working: "asyncio.Task[Raw]") -> None:
+        """Stop following a task that nobody holds; its exception is nobody's either."""
+        working.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+        working.cancel()
 
     def begin_closing(self) -> None:
         """Give those who wait for a task their tickets now."""
@@ -194,14 +200,13 @@ class TaskTickets:
             closing.cancel()
 
     async def _hand_out(
-        self, context: CallContext, task: RunningTask, working: "asyncio.Task[Raw]", is_stored: bool
+        self, context: CallContext, task: RunningTask, working: "asyncio.Task[Raw]"
     ) -> HeldTask:
         caller = context.caller
         self._check_room(caller)
         ticket = TICKET_PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
         key = _compute_key(ticket, caller)
-        if is_stored:
-            await self._save(key, caller, task)
+        await self._save(key, caller, task)
         held = self._keep(key, ticket, caller, task, working)
         task.detach_first()
         return held

@@ -117,14 +117,14 @@ class CallTool:
 
         server = self._profile_state.snapshot.servers.get(tool.server)
         if (
-            context.task_mode == "none"
+            context.task_mode in ("none", "wait")
             or server is None
             or not declares_tasks(server.initialize_info)
             # A client that lists the tool with a schema of its results takes nothing else.
             or (unabridged and context.task_mode == "await" and "outputSchema" in tool.definition)
         ):
             return await work(context)
-        found = await self._call_pipeline.tickets.run(context, work, is_stored=True)
+        found = await self._call_pipeline.tickets.run(context, work)
         return self.render_ticket(found, context) if isinstance(found, TaskTicket) else found
 
     def render_ticket(self, found: TaskTicket, context: CallContext) -> Raw:
