@@ -37,6 +37,18 @@ def fixture(folder: Path) -> Generator[str]:
 
 
 @contextlib.contextmanager
+def task_server(folder: Path, begun: Path | None = None) -> Generator[str]:
+    """Our server with tasks on a free loopback port; gives its URL. `begun` gets a line for each
+    piece of work."""
+    port = free_port()
+    command = [sys.executable, "-m", "tests.fixtures.task_server", "--port", str(port)]
+    if begun is not None:
+        command += ["--begun", str(begun)]
+    with _listening(command, port, folder / "tasks.log"):
+        yield f"http://127.0.0.1:{port}/mcp"
+
+
+@contextlib.contextmanager
 def gateway(upstream: str, spec: str, folder: Path, template: str | None = None) -> Generator[str]:
     """Portico in front of `upstream`, transparent; gives its URL.
 

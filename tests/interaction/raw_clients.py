@@ -125,6 +125,8 @@ class RawHttp:
             headers["mcp-method"] = method
             if method in ("tools/call", "prompts/get", "resources/read"):
                 headers["mcp-name"] = params.get("uri") or params["name"]
+            elif method.startswith("tasks/"):
+                headers["mcp-name"] = params["taskId"]
         frame = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
         reply = await self.http.post(self.url, content=json.dumps(frame), headers=headers)
         answer: Message | None = None

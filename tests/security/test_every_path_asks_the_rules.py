@@ -151,15 +151,17 @@ def test_the_dispatcher_is_used_by_the_pipeline_alone_and_behind_the_rules() -> 
         for node in ast.walk(tree)
         if isinstance(node, ast.Name) and node.id == "Dispatcher"
     }
-    assert users == {"calls/pipeline.py"}
+    # The follower of tasks is composed into the pipeline, behind the same middlewares.
+    assert users == {"calls/pipeline.py", "calls/task_follower.py"}
     pipeline = CallPipeline({}, portico_settings(), portico_recorder())
     for handler, checks in (
         (pipeline._compose_call(), {"check_tool", "check_call", "check_again"}),  # pyright: ignore
         (pipeline._run_request, {"check_request"}),  # pyright: ignore
+        (pipeline._resume_call, {"check_tool"}),  # pyright: ignore
     ):
         names = list(unfold(handler))
         assert checks <= set(names[:-1])
-        assert names[-1] in ("send_and_check", "send_request")
+        assert names[-1] in ("send_and_check", "send_request", "resume")
 
 
 def unfold(handler: Any) -> Iterator[str]:

@@ -6,13 +6,17 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from portico.callers import NO_CALLER, Caller
+from portico.calls.server_task import TaskMode
 from portico.catalog.tool import Tool
 from portico.policy.decision import Approval, Decision
 from portico.upstream.backend import Raw, Relay
 from portico.upstream.lifecycle.supervisor import Upstream
+
+if TYPE_CHECKING:
+    from portico.calls.running_task import RunningTask
 
 OK = "ok"
 TOOL_ERROR = "tool_error"
@@ -43,6 +47,11 @@ class CallContext:
     is_multi_round: bool = False
     """Return a server's input requests to the client, which calls again with the answers; otherwise
     the client is asked through `relay` during the call."""
+    task_mode: TaskMode = "wait"
+    """What the caller wants where the server makes a task of the call."""
+    on_task: "Callable[[RunningTask], None] | None" = None
+    """Told of the task that a server makes of the call; without it the task's questions can be
+    asked only while the call waits."""
 
 
 DEFAULT_CONTEXT = CallContext()
@@ -104,6 +113,8 @@ class Call:
     """Hash of the definition that it was decided by."""
     approval: Approval | None = None
     """The approval that it waited for, and what was decided."""
+    resumed_task: str = ""
+    """The server's id of a task that an earlier process began for it; nothing is called then."""
     marks: Raw = field(default_factory=dict)
     """Notes for the caller, added to the result (`results.result_meta`)."""
     is_cached: bool = False

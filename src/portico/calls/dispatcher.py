@@ -19,7 +19,9 @@ from typing import Any
 
 from portico.calls.call import Call, CallContext, Handler, ServerRequest
 from portico.calls.definition_tracker import DefinitionTracker
+from portico.calls.server_task import declare_tasks, declares_tasks, is_task
 from portico.calls.validation import find_mismatches
+from portico.catalog.skills import is_skill, parse_skill, select_file, to_result
 from portico.catalog.tool import Tool
 from portico.config import BackendConfig
 from portico.config.backend import RetryConfig
@@ -213,6 +215,8 @@ class Dispatcher:
         tool = call.tool
         upstream = call.upstream
         assert upstream is not None
+        if is_skill(tool):
+            return await self._read_skill(call, upstream)
         params = dict(call.params)
         if "_meta" in params:
             params = self._filter_meta(call.server, params)
@@ -234,15 +238,56 @@ class Dispatcher:
                 headers,
                 max(_MIN_TIMEOUT_S, self._max_call_s - call.spent_s),
             )
-            result = await upstream.request(
-                call.method, params, options, upstream.select_key(call.context.caller)
-            )
+            key = upstream.select_key(call.context.caller)
+            connection = upstream.get_connection(key)
+            if connection is not None and declares_tasks(connection.initialize_info):
+                params = declare_tasks(params, known=call.context.task_mode != "none")
+            result = await upstream.request(call.method, params, options, key)
+        if is_task(result):
+            return result
+        return self.check_result(call, result)
+
+    async def _read_skill(self, call: Call, upstream: Upstream) -> Raw:
+        """Read the file of a skill that a call asks for, and check that it is the listed one."""
+        skill = parse_skill(call.tool)
+        path = select_file(skill, call.arguments)
+        options = RequestOptions(
+            self._get_timeout(call.server, call.spent_s),
+            call.relay,
+            total_timeout=max(_MIN_TIMEOUT_S, self._max_call_s - call.spent_s),
+        )
+        params = self._filter_meta(call.server, {**call.params, "uri": skill.root + path})
+        key = upstream.select_key(call.context.caller)
+        read = await upstream.request("resources/read", params, options, key)
+        if read.get("resultType", "complete") != "complete":
+            return read
+        return await asyncio.to_thread(to_result, skill, path, read)
+
+    def check_result(self, call: Call, result: Raw) -> Raw:
+        """Return the result of a tool, marked if it does not fit the output schema."""
+        tool = call.tool
         result = strip_gateway_meta(result)
         if problems := find_mismatches(tool, result):
             call.is_mismatched = True
             result = add_gateway_meta(result, {MISMATCH: list(problems)})
         self._shapes.learn(tool, result)
         return result
+
+    async def send_about_task(self, call: Call, method: str, params: Raw) -> Raw:
+        """Send `tasks/get`, `tasks/update` or `tasks/cancel` about the task of a call."""
+        upstream = self._get_upstream(call.server)
+        declared = declare_tasks(
+            self._filter_meta(call.server, {"_meta": call.params.get("_meta")})
+        )
+        options = RequestOptions(
+            self._get_timeout(call.server, 0.0), total_timeout=self._max_call_s
+        )
+        key = upstream.select_key(call.context.caller)
+        return await upstream.request(method, {**declared, **params}, options, key)
+
+    def get_upstream(self, server: str) -> Upstream:
+        """Return a server; raises BackendUnavailable if it does not run here."""
+        return self._get_upstream(server)
 
     async def send_request(self, request: ServerRequest) -> Raw:
         """Send a request that is not a call of a tool in the catalog."""

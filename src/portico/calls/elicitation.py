@@ -105,7 +105,7 @@ async def _ask_and_repeat(
                     INTERNAL_ERROR,
                     f"the server asked {MAX_ROUNDS} times in one call, and still asks",
                 )
-            answers.record(wanted, await _request_all(wanted, relay))
+            answers.record(wanted, await request_all(wanted, relay))
             poll_s = FIRST_POLL_S
             waiting_since = 0.0
         else:
@@ -283,7 +283,7 @@ def _get_params(request: Raw) -> Raw:
     return cast(Raw, params) if isinstance(params, dict) else {}
 
 
-async def _request_all(requests: Mapping[str, Raw], relay: Relay) -> dict[str, Raw]:
+async def request_all(requests: Mapping[str, Raw], relay: Relay) -> dict[str, Raw]:
     """Send all requests at once; the first that fails cancels the others."""
     tasks = {
         key: asyncio.ensure_future(relay.request(str(request.get("method")), _get_params(request)))

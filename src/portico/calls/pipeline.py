@@ -3,8 +3,8 @@
 The result is the server's object unchanged, except for notes in `_meta` (`results.result_meta`).
 """
 
-from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any, Self
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any, Self, cast
 
 from portico.calls.cache import ResultCache
 from portico.calls.call import (
@@ -26,15 +26,20 @@ from portico.calls.held_definitions import HeldOffers, check_held_call
 from portico.calls.result_masking import ResultMasking, ValueMasking
 from portico.calls.rule_enforcement import RuleEnforcement
 from portico.calls.rule_limits import RuleLimits
+from portico.calls.running_task import RunningTask
 from portico.calls.sign_in_elicitation import SignInElicitation
+from portico.calls.task_follower import TaskFollower
+from portico.calls.task_tickets import TaskTickets
 from portico.calls.validation import prepare_arguments
 from portico.catalog.catalog import Catalog
 from portico.catalog.listing_sync import ServerSync
 from portico.catalog.tool import Tool
 from portico.config import BackendConfig
 from portico.events import CatalogChanged, TokensRefused, ToolsFound, ToolsShown
+from portico.policy.decision import Decision
 from portico.results.learned_shapes import LearnedShapes
 from portico.storage.gateway_store import GatewayStore
+from portico.storage.rows import TaskRow
 from portico.upstream.backend import Raw
 from portico.upstream.lifecycle.supervisor import Upstream
 from portico.upstream.protocol.extensions import Extensions, read_extensions
@@ -54,6 +59,7 @@ class CallPipeline:
         cache: ResultCache | None = None,
         shapes: LearnedShapes | None = None,
         definitions: DefinitionTracker | None = None,
+        tickets: TaskTickets | None = None,
     ) -> None:
         """Compose the pipeline; without `definitions` no changed definition is noticed."""
         self.cache = cache if cache is not None else ResultCache({})
@@ -68,7 +74,18 @@ class CallPipeline:
         self._result_masking = ResultMasking(self.masking)
         self._dispatcher = Dispatcher(upstreams, settings, self.shapes, definitions)
         self._sign_ins = SignInElicitation(upstreams)
+        self.tasks = TaskFollower(self._dispatcher, self.masking)
+        self.tickets = tickets if tickets is not None else TaskTickets()
         self._run_call = self._compose_call()
+        rules = self.enforcement
+        resume_middlewares: list[CallMiddleware[Call]] = [
+            recorder.record_call,
+            rules.check_tool,
+            check_held_call,
+            self._result_masking.mask_call,
+            self._sign_ins.ask,
+        ]
+        self._resume_call = compose(resume_middlewares, self.tasks.resume)
         request_middlewares: list[CallMiddleware[ServerRequest]] = [
             recorder.record_request,
             self.enforcement.check_request,
@@ -106,6 +123,7 @@ class CallPipeline:
             middlewares.append(self.cache.get_or_call)
         middlewares += [
             self._sign_ins.ask,
+            self.tasks.follow,
             self._dispatcher.limit,
             check_held_call,
             rules.check_again,
@@ -133,6 +151,7 @@ class CallPipeline:
             recorder,
             shapes=LearnedShapes(store=store),
             definitions=definitions,
+            tickets=TaskTickets(store, lambda server: catalog.fingerprints.get(server, "")),
         )
         pipeline.configure(settings.servers)
         pipeline.enforcement.get_category = lambda address: catalog.snapshot.get_category(address)
@@ -158,6 +177,12 @@ class CallPipeline:
         self._dispatcher.configure(servers)
         self._run_call = self._compose_call()
 
+    async def close(self) -> None:
+        """Leave the tasks of servers to them; calls that wait for one get their tickets."""
+        self.tasks.is_closing = True
+        await self.tickets.close()
+        await self.tasks.close()
+
     def call(
         self, tool: Tool, arguments: Any, context: CallContext = DEFAULT_CONTEXT
     ) -> Coroutine[Any, Any, Raw]:
@@ -182,6 +207,45 @@ class CallPipeline:
         """Send a client's notification of an extension to a server, if its rules allow that."""
         if self.enforcement.allows_notification(server, method, context.caller):
             await self._dispatcher.send_notification(server, method, params, context)
+
+    def resume(self, tool: Tool, row: TaskRow, context: CallContext) -> Coroutine[Any, Any, Raw]:
+        """Return the raw result of a call whose task an earlier process began; nothing is called.
+
+        Raises what `call` raises. Whether the tool is there for its caller is decided again, what
+        is masked was decided then.
+        """
+        call = Call(
+            tool=tool,
+            arguments={},
+            context=context,
+            server=tool.server,
+            initial_hash=tool.hash,
+            params={},
+            id=row.call_id,
+            is_validated=True,
+            resumed_task=row.task_id,
+        )
+        call.decision = Decision("allow", row.rule, mask=cast("Any", tuple(row.mask.split())))
+        return self._resume_call(call)
+
+    async def send_about_task(
+        self,
+        task: RunningTask,
+        method: str,
+        context: CallContext,
+        send: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Do what a caller wants of the server that works at its task, and record it; the rules
+        were asked when the task was looked up."""
+        call = task.call
+
+        async def run(_: ServerRequest) -> Raw:
+            await send()
+            return {}
+
+        params: Raw = {"name": call.tool.upstream_name}
+        request = ServerRequest(server=call.server, method=method, params=params, context=context)
+        await self.recorder.record_request(request, run)
 
     def request(
         self, server: str, method: str, params: Raw | None, context: CallContext = DEFAULT_CONTEXT

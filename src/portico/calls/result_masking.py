@@ -44,6 +44,10 @@ class ValueMasking:
             return mask_value(value, kinds)
         return await asyncio.to_thread(mask_value, value, kinds)
 
+    def wrap(self, relay: Relay, kinds: Collection[MaskKind]) -> Relay:
+        """Return a relay that masks what a server says and asks through it."""
+        return _MaskingRelay(self, relay, kinds)
+
 
 class ResultMasking:
     """Middlewares that mask what a server answers, where the rule that decided says so."""
@@ -69,8 +73,7 @@ class ResultMasking:
         self, request: Request, kinds: Collection[MaskKind], call_next: Handler[Request]
     ) -> Raw:
         if (relay := request.context.relay) is not None:
-            relay = _MaskingRelay(self._values, relay, kinds)
-            request.context = replace(request.context, relay=relay)
+            request.context = replace(request.context, relay=self._values.wrap(relay, kinds))
         try:
             result = await call_next(request)
         except PorticoError as error:

@@ -79,14 +79,24 @@ class RuleEnforcement:
     def check_tool(self, call: Call, /, call_next: Handler[Call]) -> Coroutine[Any, Any, Raw]:
         """Middleware: raises UnknownName for a tool that does not exist for its caller, and
         PermissionDenied for one that is denied whatever the arguments."""
-        own = self.rules.select_for(call.context.caller)
-        if not own.allows_all:
-            target = self.make_target(call.tool)
-            decision = own.decide_without_arguments(target)
-            if decision is not None and decision.effect == "deny":
-                call.decision = decision
-                raise _explain_denial(own, target, decision)
+        if (denied := self._find_denial(call.tool, call.context.caller)) is not None:
+            call.decision = denied
+            self.check_caller(call.tool, call.context.caller)
         return call_next(call)
+
+    def check_caller(self, tool: Tool, caller: Caller) -> None:
+        """Raise UnknownName for a tool that does not exist for a caller, and PermissionDenied for
+        one that is denied whatever the arguments."""
+        if (denied := self._find_denial(tool, caller)) is not None:
+            own = self.rules.select_for(caller)
+            raise _explain_denial(own, self.make_target(tool), denied)
+
+    def _find_denial(self, tool: Tool, caller: Caller) -> Decision | None:
+        own = self.rules.select_for(caller)
+        if own.allows_all:
+            return None
+        decision = own.decide_without_arguments(self.make_target(tool))
+        return decision if decision is not None and decision.effect == "deny" else None
 
     def check_call(self, call: Call, /, call_next: Handler[Call]) -> Coroutine[Any, Any, Raw]:
         """Middleware: decides with the arguments that will be sent; waits for an approval where a

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from portico.catalog.skills import declares_skills, make_skill_tools, strip_skill_mark
 from portico.catalog.tool import encode_json
 from portico.errors import RemoteError
 from portico.json_text.json_codec import estimate_size
@@ -87,6 +88,18 @@ async def fetch_listing(connection: Connection, timeout: float) -> ServerListing
     listed = await _fetch_pages(
         connection, "tools/list", "tools", timeout, required="tools" in info.capabilities
     )
+    listed = strip_skill_mark(listed)
+    if declares_skills(info):
+        try:
+            entries = await _fetch_pages(
+                connection, "skills/list", "skills", timeout, required=True
+            )
+            skills, new_warnings = await asyncio.to_thread(make_skill_tools, entries)
+            warnings += new_warnings
+            # First, so that no tool of the same name takes a skill's place.
+            listed = [*skills, *listed]
+        except RemoteError as error:
+            warnings.append(f"declares skills but answers skills/list with: {error.message}")
     tools, new_warnings = await asyncio.to_thread(_salvage_and_free, listed)
     warnings += new_warnings
     other_lists: dict[str, tuple[Raw, ...]] = {}

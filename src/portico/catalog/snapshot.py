@@ -24,6 +24,7 @@ from portico.catalog.address import (
 )
 from portico.catalog.app_link import NO_LINK, AppLink, is_app_uri, read_app_link
 from portico.catalog.listing import LARGE_LISTING_BYTES, LARGE_LISTING_ITEMS, ServerOffers
+from portico.catalog.skills import SKILLS_EXTENSION, map_files
 from portico.catalog.tool import Tool, quote_text, sanitize_text
 from portico.catalog.uri_template import UriTemplate, matches_any, parse_templates
 from portico.config import ToolRules
@@ -135,9 +136,17 @@ class ServerEntry:
     def uri_templates(self) -> tuple[UriTemplate, ...]:
         return parse_templates(template["uriTemplate"] for template in self.offers.templates)
 
+    @lazy_property
+    def skills_by_uri(self) -> Mapping[str, str]:
+        """The name of the skill that each file belongs to, by the file's URI."""
+        if SKILLS_EXTENSION not in self.extensions:
+            return {}
+        return map_files(self.tools.values())
+
     def has_resource(self, uri: str) -> bool:
-        """Return whether a URI is listed, percent-encoded or not, or matches a listed template."""
-        if uri in self.resource_uris:
+        """Return whether a URI is listed, percent-encoded or not, is a file of a skill, or matches
+        a listed template."""
+        if uri in self.resource_uris or uri in self.skills_by_uri:
             return True
         if len(uri) > MAX_URI_CHARS:
             return False

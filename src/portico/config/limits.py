@@ -51,6 +51,15 @@ class LimitsConfig(Section):
     elicitations: int = setting(
         256, "Maximum number of calls that wait for an elicitation at the same time.", ge=1
     )
+    task_answer_s: float = setting(
+        45,
+        "Seconds after which a call that its server goes on with as a task is answered with what"
+        " its result is read by. Less than the time-out of the clients.",
+        gt=0,
+    )
+    tasks: int = setting(
+        1_000, "Maximum number of such calls at the same time, and of results that wait.", ge=1
+    )
     drain_s: float = setting(
         5, "Seconds that running calls may still take when the gateway is stopped.", ge=0
     )

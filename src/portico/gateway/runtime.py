@@ -130,6 +130,7 @@ class GatewayRuntime:
             lambda: self.calls.recorder.audit,
         )
         self.calls.enforcement.approver = self.approvals
+        self.calls.tickets.configure(config.limits.task_answer_s, config.limits.tasks)
         self.calls.masking.mask_configured = self._mask.mask_result
         self.results = ResultServices.create(
             data.results_folder, config.results, count_tokens, cursor
@@ -227,6 +228,7 @@ class GatewayRuntime:
         them."""
         if self._monitoring is not None:
             self._monitoring.readiness.drain()
+        self.calls.tickets.begin_closing()
         if not await self.admission.drain(self.config.limits.drain_s):
             # Waiting callers get an error while their connections are still open.
             await self.pending_requests.close()
@@ -235,6 +237,7 @@ class GatewayRuntime:
 
     async def close(self) -> None:
         """Stop everything; when this returns, no process, socket or task of the gateway is left."""
+        await self.calls.close()
         tasks = set(self._tasks)
         for task in tasks:
             task.cancel()
@@ -301,6 +304,7 @@ class GatewayRuntime:
             self.approvals.configure(config.approvals)
             self.calls.configure(enabled, (*change.removed, *change.restarted))
             limits = config.limits
+            self.calls.tickets.configure(limits.task_answer_s, limits.tasks)
             self.admission.configure(limits)
             self.pending_requests.configure(limits.elicitation_s, limits.elicitations)
             for name, endpoint in list(self._endpoints.items()):

@@ -1,7 +1,7 @@
 """The meta-tool `call_tool`, and the call of any tool for a client: from a name to a result."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 from portico.calls.cache import is_read_only
 from portico.calls.definition_tracker import CHANGED_PHRASE
 from portico.calls.pipeline import DEFAULT_CONTEXT, CallContext, CallPipeline
-from portico.catalog.tool import Tool
+from portico.calls.server_task import TASK, declares_tasks, get_message, to_client_state
+from portico.calls.task_tickets import HeldTask, TaskTicket
+from portico.catalog.tool import Tool, sanitize_text
 from portico.errors import (
     INVALID_PARAMS,
     ApprovalDenied,
@@ -36,12 +38,18 @@ from portico.results.handles import build_text_block
 from portico.results.learned_shapes import MAX_LEARNED_CHARS, extract_value, get_texts
 from portico.results.result_meta import add_gateway_meta, get_gateway_meta, without_mismatch
 from portico.results.shape import infer_shape, render_samples, render_shape, sample_value
+from portico.results.store import RESULT_URI_PREFIX
 from portico.results.summary import format_size, to_one_line
+from portico.storage.rows import TaskRow
 from portico.upstream.backend import Raw
 
 if TYPE_CHECKING:
     from portico.profiles.apps import Apps
     from portico.profiles.profile_state import ProfileState
+
+TASK_META_KEY = "portico/task"
+"""Key in a result's `_meta`: the ticket of a call that goes on."""
+_MAX_STATUS_CHARS = 200
 
 
 class CallTool:
@@ -106,10 +114,78 @@ class CallTool:
         """Call a tool and return its result, or its failure as an error result.
 
         The result is fitted into the budget, unless `unabridged`: then it stays as it is, and a
-        server's own error is raised.
+        server's own error is raised. Where the server makes a task of the call, the caller gets a
+        ticket for it: at once, or after as long as it may wait.
         """
+
+        async def work(context: CallContext) -> Raw:
+            calling = self._call_pipeline.call(tool, arguments, context)
+            return await self._finish(tool, calling, context, unabridged=unabridged)
+
+        server = self._profile_state.snapshot.servers.get(tool.server)
+        if (
+            context.task_mode in ("none", "wait")
+            or server is None
+            or not declares_tasks(server.initialize_info)
+            # A client that lists the tool with a schema of its results takes nothing else.
+            or (unabridged and context.task_mode == "await" and "outputSchema" in tool.definition)
+        ):
+            return await work(context)
+        found = await self._call_pipeline.tickets.run(context, work)
+        return self.render_ticket(found, context) if isinstance(found, TaskTicket) else found
+
+    def render_ticket(self, found: TaskTicket, context: CallContext) -> Raw:
+        """Return the answer of a call that goes on: the task for a client that knows tasks, else
+        what to read its result by."""
+        held = found.held
+        if context.task_mode == "return":
+            return {**to_client_state(held.task.state, held.ticket), "resultType": TASK}
+        return render_pending(held, self._call_pipeline.tickets.answer_s)
+
+    async def find_task(self, ticket: str, context: CallContext) -> HeldTask:
+        """Return the call of a ticket, which goes on from now on if an earlier process began it.
+
+        Raises UnknownName, and what the rules say of the tool to its caller now.
+        """
+        tickets = self._call_pipeline.tickets
+        context = replace(context, via="call_tool")
+        found = await tickets.find(ticket, context.caller)
+        address = found.tool if isinstance(found, TaskRow) else found.task.call.tool.address
+        tool = await self._profile_state.snapshot.find_tool(address)
+        self._call_pipeline.enforcement.check_caller(tool, context.caller)
+        if isinstance(found, HeldTask):
+            return found
+        row = found
+
+        async def work(context: CallContext) -> Raw:
+            going_on = self._call_pipeline.resume(tool, row, context)
+            return await self._finish(tool, going_on, context, unabridged=unabridged)
+
+        unabridged = context.task_mode == "return"
+        return await tickets.resume(ticket, context, work)
+
+    async def read_task(self, ticket: str, context: CallContext) -> Raw:
+        """Return the result of a call that goes on, or what to read it by later."""
         try:
-            result = await self._call_pipeline.call(tool, arguments, context)
+            held = await self.find_task(ticket, context)
+            result = await self._call_pipeline.tickets.read(held, context)
+        except PorticoError as error:
+            return make_error_result(error)
+        if result is None:
+            return render_pending(held, self._call_pipeline.tickets.answer_s)
+        return result
+
+    async def _finish(
+        self,
+        tool: Tool,
+        calling: Coroutine[Any, Any, Raw],
+        context: CallContext,
+        *,
+        unabridged: bool,
+    ) -> Raw:
+        """Await a call and return its result as its client gets it."""
+        try:
+            result = await calling
         except PorticoError as error:
             if unabridged and isinstance(error, RemoteError):
                 raise
@@ -149,6 +225,25 @@ class CallTool:
         """Render the parameters of the current definition; it may have changed during the call."""
         current = self._profile_state.snapshot.tools.get(tool.address, tool)
         return render_schema_hint(current, self._profile_state.settings.discovery_budget)
+
+
+def render_pending(held: HeldTask, answer_s: float) -> Raw:
+    """Return what a client that does not know tasks gets of a call that goes on."""
+    address = held.task.call.tool.address
+    message = to_one_line(sanitize_text(get_message(held.task.state)))[:_MAX_STATUS_CHARS]
+    said = f" (the server says: {message})" if message else ""
+    text = (
+        f"{address} is still at work{said}. Its answer is read by"
+        f' read_result(result_id="{held.ticket}"), which waits up to {answer_s:g} s for it.'
+        " Do not call the tool again for this: it would do the work twice."
+    )
+    link: Raw = {
+        "type": "resource_link",
+        "uri": RESULT_URI_PREFIX + held.ticket,
+        "name": "answer",
+        "description": f"The answer of {to_one_line(address)}, once there is one.",
+    }
+    return {"content": [build_text_block(text), link], "_meta": {TASK_META_KEY: held.ticket}}
 
 
 def get_call_tool_name(tool: Tool) -> str:

@@ -58,7 +58,12 @@ class UpstreamOffers:
 
     async def list_resources(self, params: Raw, gateway_items: Sequence[Raw]) -> Raw:
         """Return a page of the resources, the gateway's first."""
-        items = self._iterate_offers(lambda entry: entry.offers.resources)
+        items = (
+            (server, resource)
+            for server, resource in self._iterate_offers(lambda entry: entry.offers.resources)
+            if not self._profile_state.snapshot.servers[server].skills_by_uri
+            or self._profile_state.can_see_resource(server, resource["uri"])
+        )
         return await self._make_page(
             "resources/list", "resources", gateway_items, items, self._rename_resource, params
         )

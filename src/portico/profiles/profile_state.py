@@ -190,8 +190,16 @@ class ProfileState:
         return False
 
     def can_see_resource(self, server: str, uri: str, *, linked: bool = False) -> bool:
-        """Return whether a resource may be known; see `Scope.can_see_resource`."""
-        return self.settings.scope.can_see_resource(server, uri, linked=linked)
+        """Return whether a resource may be known; see `Scope.can_see_resource`. A file of a skill
+        is seen by who sees the skill."""
+        if not self.settings.scope.can_see_resource(server, uri, linked=linked):
+            return False
+        entry = self.catalog.snapshot.servers.get(server)
+        skill = entry.skills_by_uri.get(uri) if entry is not None else None
+        if skill is None:
+            return True
+        tool = self.snapshot.tools.get(f"{server}.{skill}")
+        return tool is not None and not tool.held
 
     def is_resource_listed(self, server: str, uri: str) -> bool:
         """Return whether a server lists a URI or a matching template, hidden ones included."""

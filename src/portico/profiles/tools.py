@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from portico.calls.pipeline import CallContext, CallPipeline
+from portico.catalog.skills import PREFIX as SKILL_PREFIX
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool, quote_text
 from portico.errors import (
@@ -32,6 +33,7 @@ from portico.profiles.json_objects import collect_tool_details
 from portico.profiles.profile_state import ProfileSettings, ProfileState
 from portico.profiles.relevant_tools import IntentTools, parse_query, select_relevant_tools
 from portico.profiles.state_handles import SESSION_ARGUMENT, StateHandles
+from portico.profiles.tasks import ProfileTasks
 from portico.rendering.cursor import make_list_page
 from portico.rendering.tool_result import annotate_blocks, make_error_result, make_text_result
 from portico.upstream.backend import Raw
@@ -60,6 +62,7 @@ class ProfileTools:
         self._state_handles = state_handles
         self._apps = apps
         self._call_tool = CallTool(profile_state, call_pipeline, links, apps)
+        self.tasks = ProfileTasks(self._call_tool, call_pipeline)
         self._meta_tools: Mapping[str, Callable[[Raw, CallContext], Awaitable[Raw]]] = {
             tool_definitions.SEARCH_TOOLS: self._search_tools,
             tool_definitions.BROWSE_TOOLS: self._browse_tools,
@@ -73,7 +76,9 @@ class ProfileTools:
             tool_definitions.RUN_WORKFLOW: partial(
                 run_workflow, profile_state, search_service, runtimes
             ),
-            tool_definitions.READ_RESULT: partial(read_result, profile_state),
+            tool_definitions.READ_RESULT: partial(
+                read_result, profile_state, self._call_tool.read_task
+            ),
         }
         self._intent_tools = IntentTools(profile_state)
         self._categories: dict[str, str] = {}
@@ -117,7 +122,11 @@ class ProfileTools:
         def render_item(named_tool: tuple[str, Tool]) -> Raw:
             return self._apps.render_tool(named_tool[1], named_tool[0])
 
-        items = [*self.listed_tools.items(), *listed_apps.app_only.items()]
+        # A client that lists every tool has skills as resources, or by `skills/list`.
+        tools = [
+            item for item in self.listed_tools.items() if not item[1].name.startswith(SKILL_PREFIX)
+        ]
+        items = [*tools, *listed_apps.app_only.items()]
         return make_list_page("tools/list", "tools", items, version, params, render=render_item)
 
     async def _load_listed_apps(self) -> ListedApps:

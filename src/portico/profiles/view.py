@@ -12,9 +12,13 @@ from typing import Any
 
 from portico.callers import Caller
 from portico.calls.pipeline import CallContext, CallPipeline
+from portico.calls.server_task import make_extension_needed_error
+from portico.calls.task_tickets import is_ticket
+from portico.catalog.skills import SKILLS_EXTENSION
 from portico.catalog.snapshot import Snapshot
 from portico.errors import INVALID_PARAMS, RemoteError, UnknownName
 from portico.events import CatalogChanged, Event
+from portico.json_text import json_codec
 from portico.meta_tools import instructions, tool_definitions
 from portico.meta_tools.result_links import ResultLinks
 from portico.meta_tools.runtimes import Runtimes
@@ -29,7 +33,9 @@ from portico.profiles.passthrough import UpstreamOffers
 from portico.profiles.profile_state import ProfileSettings, ProfileState
 from portico.profiles.prompts import GatewayPrompts, complete_argument
 from portico.profiles.resources import GatewayResources
+from portico.profiles.skills import SKILL_METHODS, ProfileSkills
 from portico.profiles.state_handles import StateHandles
+from portico.profiles.tasks import TASK_METHODS
 from portico.profiles.tools import ProfileTools
 from portico.rendering.cursor import PAGE_SIZE
 from portico.rendering.resource_uris import GatewayUri, get_not_found_code, parse_gateway_uri
@@ -97,6 +103,7 @@ class ProfileView:
         self.upstream_offers = UpstreamOffers(self.profile_state, call_pipeline, links, apps)
         self.extension_methods = ExtensionMethods(self.profile_state, call_pipeline)
         self._resources = GatewayResources(self.profile_state)
+        self._skills = ProfileSkills(self.profile_state)
         self._prompts = GatewayPrompts(self.profile_state, self._resources, self.search_service)
         self._handlers: Mapping[str, Callable[[Raw, CallContext], Awaitable[Raw]]] = {
             "tools/list": self._tools.list_tools,
@@ -110,6 +117,9 @@ class ProfileView:
             "prompts/get": self._get_prompt,
             "completion/complete": self._complete_argument,
             "logging/setLevel": self._set_level,
+            "skills/list": self._skills.list_skills,
+            "skills/get": self._skills.get_skill,
+            **{method: partial(self._tools.tasks.handle, method) for method in TASK_METHODS},
         }
 
     @property
@@ -181,7 +191,11 @@ class ProfileView:
         )
         if self.settings.apps == "off":
             servers.pop(UI_EXTENSION, None)
-        if agreed := select_agreed(extensions, servers):
+        agreed = select_agreed(extensions, servers)
+        if SKILLS_EXTENSION in servers:
+            # Servers declare it whatever their client does; folders are not read here.
+            agreed[SKILLS_EXTENSION] = {}
+        if agreed:
             declared["extensions"] = agreed
         if era == "modern":
             return declared
@@ -210,6 +224,13 @@ class ProfileView:
     async def handle(self, method: str, params: Raw, context: CallContext, era: Era) -> Raw:
         """Handle one request; raises PorticoError."""
         handler = self._handlers.get(method)
+        if method in TASK_METHODS:
+            if era == "modern" and context.task_mode != "return":
+                raise make_extension_needed_error()
+            if era == "legacy" or (self.transparent_server and not _has_ticket(params)):
+                handler = None
+        if method in SKILL_METHODS and self.transparent_server:
+            handler = None
         if handler is None:
             if self.transparent_server:
                 return await self._call_pipeline.request(
@@ -292,6 +313,10 @@ class ProfileView:
         services = self.profile_state.result_services
         if services is None:
             raise resources.make_not_found_error(uri)
+        if is_ticket(gateway_uri.name):
+            result = await self._tools.tasks.read(gateway_uri.name, context)
+            text = json_codec.dumps(result).decode(errors="replace")
+            return {"contents": [{"uri": uri, "mimeType": "application/json", "text": text}]}
         try:
             found = await services.reader.read_resource(context.caller, gateway_uri.name)
         except UnknownName as error:
@@ -370,6 +395,11 @@ class ProfileView:
     def is_affected(self, uri: str, event: Event) -> bool:
         """Return whether the contents of a gateway resource may differ after an event."""
         return not self.transparent_server and self._resources.is_affected(uri, event)
+
+
+def _has_ticket(params: Raw) -> bool:
+    ticket = params.get("taskId")
+    return isinstance(ticket, str) and is_ticket(ticket)
 
 
 def _get_uri(method: str, params: Raw) -> str:

@@ -24,6 +24,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from portico import __version__
 from portico.calls.elicitation import MULTI_ROUND_METHODS
 from portico.calls.pipeline import CallContext
+from portico.calls.server_task import TaskMode, knows_tasks
 from portico.errors import INTERNAL_ERROR, PorticoError
 from portico.events import (
     CatalogChanged,
@@ -209,8 +210,18 @@ class ProfileEndpoint:
             extra,
             request.queued_s,
             is_multi_round=request.is_multi_round,
+            task_mode=self._select_task_mode(request),
         )
         return self._select_view(request).handle(request.method, params, context, request.era)
+
+    def _select_task_mode(self, request: Request) -> TaskMode:
+        """Return what a client gets where a server makes a task of its call."""
+        if request.era == "legacy":
+            return "await"
+        if knows_tasks(request.params):
+            return "return"
+        # What a modern client does not declare, the server of a transparent view gets to know.
+        return "none" if self.view.transparent_server else "await"
 
     def _select_view(self, request: Request) -> ProfileView:
         """Return what the maker of a request sees of the profile."""

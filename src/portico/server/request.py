@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import METHOD_NOT_FOUND
+from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
+from mcp_types import HEADER_MISMATCH, METHOD_NOT_FOUND
 from mcp_types import methods as spec
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import RootModel, ValidationError
@@ -29,6 +30,7 @@ from portico.errors import (
 from portico.mcp_sdk_internals import get_connection
 from portico.observability.tracing import mark_failed, start_request_span
 from portico.profiles.profile_state import ProfileSettings, ProfileState
+from portico.profiles.tasks import TASK_METHODS
 from portico.server.client_relay import ClientRelay
 from portico.server.http.large_values import ensure_encodable
 from portico.server.sessions import Session
@@ -151,6 +153,8 @@ def validate_request(request: Request, call_next: Handler) -> Awaitable[Mapping[
     """Repeat the checks that the SDK makes before its own handlers. Raises RemoteError."""
     if request.era == "legacy" and request.ctx.session.client_params is None:
         raise RemoteError(INVALID_REQUEST, "the first request must be initialize")
+    if request.method in TASK_METHODS:
+        _check_task_header(request)
     if request.method == "tools/call":
         # Without a model: validating large arguments against one costs more than the call.
         if not isinstance(request.params.get("name"), str) or not isinstance(
@@ -172,6 +176,20 @@ def validate_request(request: Request, call_next: Handler) -> Awaitable[Mapping[
                 INVALID_PARAMS, f"Invalid params of {request.method}: {reason}"
             ) from None
     return call_next(request)
+
+
+def _check_task_header(request: Request) -> None:
+    """Check a header that the SDK checks for the methods it knows. Raises RemoteError."""
+    http_request = request.ctx.request
+    if request.era == "legacy" or http_request is None:
+        return
+    task_id = request.params.get("taskId")
+    if isinstance(task_id, str) and (
+        decode_header_value(http_request.headers.get(MCP_NAME_HEADER)) != task_id
+    ):
+        raise RemoteError(
+            HEADER_MISMATCH, "the header mcp-name does not match the request body's 'taskId'"
+        )
 
 
 # --- results and errors, as clients of each era get them; pure

@@ -25,6 +25,7 @@ from portico.storage.rows import (
     LedgerTotal,
     PlanRow,
     ShapeRow,
+    TaskRow,
     TierRow,
 )
 from portico.storage.sql.database_url import (
@@ -190,6 +191,15 @@ class GatewayStore:
         """Delete the plans of a profile, or all; return the row count."""
         return await self._write(lambda db: _sql().usage.forget_plans(db, profile))
 
+    # Tasks
+
+    async def save_task(self, row: TaskRow) -> None:
+        await self._write(lambda db: _sql().tasks.save_task(db, row))
+
+    async def load_task(self, key: str, now: float) -> TaskRow | None:
+        """Return what is stored under a key, unless it has expired."""
+        return await self._read(lambda db: _sql().tasks.load_task(db, key, now))
+
     # Change notifications
 
     async def follow_changes(
@@ -337,6 +347,7 @@ def _sql():  # noqa: ANN202  (modules have no expressible type)
     import portico.storage.sql.database
     import portico.storage.sql.migrations
     import portico.storage.sql.pins
+    import portico.storage.sql.tasks
     import portico.storage.sql.usage
 
     return portico.storage.sql

@@ -324,3 +324,28 @@ class ApprovalRow:
     """What the person who decided said of it."""
     decided_at: float | None = None
     used_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """What it takes to go on with a call that its server has made a task of. Times are seconds
+    since 1970."""
+
+    key: str
+    """Digest of the ticket and of whom it was given to."""
+    person: str
+    """Principal on whose behalf the call was made."""
+    server: str
+    fingerprint: str
+    """What the server's name stood for."""
+    tool: str
+    """Address of the tool."""
+    task_id: str
+    """The server's id of the task."""
+    call_id: str
+    rule: str
+    """The rule that decided on the call."""
+    mask: str
+    """What it masks in the answer, separated by spaces."""
+    created_at: float
+    expires_at: float

@@ -191,12 +191,19 @@ def _add_ways_to_calls(connection: sa.Connection) -> None:
         )
 
 
+def _create_tasks(connection: sa.Connection) -> None:
+    layout = """key:id person:text server:text fingerprint:text tool:text task_id:text
+        call_id:text rule:text mask:text created_at:double expires_at:double | key"""
+    _create_tables(connection, {"tasks": layout}, {"tasks": "person"})
+
+
 _MIGRATIONS: dict[str, Callable[[sa.Connection], None]] = {
     "0001": _create_first_tables,
     "0002": _create_shapes_and_plans,
     "0003": _drop_unread_tables,
     "0004": _add_person_to_calls,
     "0005": _add_ways_to_calls,
+    "0006": _create_tasks,
 }
 HEAD = max(_MIGRATIONS)
 """The version this Portico writes."""

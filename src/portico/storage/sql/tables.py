@@ -177,6 +177,15 @@ plans = sa.Table(
     *_columns(sa.Double, "used_at"),
 )
 
+tasks = sa.Table(
+    "portico_tasks",
+    metadata,
+    _primary_key("key", sa.String(64)),
+    sa.Column("person", EscapedText, nullable=False, index=True),
+    *_columns(EscapedText, "server", "fingerprint", "tool", "task_id", "call_id", "rule", "mask"),
+    *_columns(sa.Double, "created_at", "expires_at"),
+)
+
 
 def to_row(entry: Any, **more: Any) -> Row:
     return {name: getattr(entry, name) for name in entry.__dataclass_fields__} | more
