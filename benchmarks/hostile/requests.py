@@ -1,6 +1,8 @@
 """What a hostile client sends besides arguments: paths, patterns, workflows, scripts, names,
 frames."""
 
+from urllib.parse import quote
+
 from benchmarks.hostile.kinds import (
     CLIENT_BYTES,
     CLIENT_LIMIT,
@@ -111,8 +113,12 @@ def _near_tools(count: int = 20_000) -> list[str]:
     return [tool(name=f"list_customer_records_{n}") for n in range(count)]
 
 
+def _query() -> str:
+    return " ".join(f"custmoer{n} recrods" for n in range(160))
+
+
 def _misspelt() -> str:
-    return to_json({"query": " ".join(f"custmoer{n} recrods" for n in range(160))})
+    return to_json({"query": _query()})
 
 
 KEPT = 24 * MIB
@@ -195,6 +201,12 @@ KINDS = (
         "customer", CLIENT_BYTES, '{"query":"', '"}', ""))),
     Kind("query of 160 misspelt words, 20,000 tools", "client", SEARCH, runs("search_tools",
          _misspelt), _near_tools),
+    Kind("REST search of misspelt words, 20,000 tools", "client", SEARCH, lambda: [(
+         f"GET /api/v1/tools?query={quote(_query())}", "")], _near_tools),
+    Kind("script that searches with misspelt words, 20,000 tools", "client", SEARCH, runs(
+         "run_code", lambda: to_json({"code": f"await search_tools({_query()!r})"})), _near_tools),
+    Kind("intent of misspelt words, 20,000 tools", "client", SEARCH, runs(
+         "run_workflow", lambda: to_json({"intent": _query()})), _near_tools),
     Kind("wrong name among 20,000 like it", "client", NEAREST, lambda: call(
          name="hostile.list_custmer_recrods_1"),
          _near_tools),

@@ -124,18 +124,21 @@ class Measured:
         return await _order(self._attacker, reported)
 
     @contextlib.asynccontextmanager
-    async def company(self, kind: str) -> AsyncGenerator[None]:
+    async def company(self, kind: str) -> AsyncGenerator[list[str]]:
         """While this lasts, a harmless client sends requests of this kind, one after the other, in
-        the same way as the hostile one."""
+        the same way as the hostile one; gives how each ended."""
         over = asyncio.Event()
+        await _order(self._companion, {"kind": kind, "prepare": True})
+        ended: list[str] = []
 
         async def call() -> None:
             while not over.is_set():
-                await _order(self._companion, {"kind": kind, "round": 0})
+                done = await _order(self._companion, {"kind": kind, "round": 0})
+                ended.append(done["ended"])
 
         calling = asyncio.create_task(call())
         try:
-            yield
+            yield ended
         finally:
             over.set()
             await calling
