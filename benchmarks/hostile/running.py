@@ -212,6 +212,8 @@ def _config(folder: Path) -> Path:
         "args": ["-S", "-m", _HOSTILE, str(document)],
         "cwd": str(processes.REPOSITORY),
         "start": "boot",
+        # It says something else for each kind; held back, nothing of that would reach a tool.
+        "trust": "always",
     }
     api = {"openapi": str(document), "base_url": "http://127.0.0.1:9"}
     servers = {"calculator": sandbox_tools.SERVERS["calculator"], "hostile": hostile, "api": api}
@@ -259,7 +261,7 @@ async def _order(client: Any, work: dict[str, Any]) -> dict[str, Any]:
 
 async def _ready(one: Measured) -> None:
     """Wait for the servers, and let everything be loaded that is loaded late."""
-    await one.attack(kind="4 MB of empty lists", prepare=True)
+    await one.attack(kind="24,000 empty lists", prepare=True)
     async with one.client() as client:
         for name, arguments in (
             ("call_tool", {"name": "hostile.nothing", "arguments": {}}),

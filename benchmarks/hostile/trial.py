@@ -196,6 +196,8 @@ class Trial:
         except (TimeoutError, Lost, NoAnswer, OSError) as error:
             felt.ended = "HUNG" if isinstance(error, TimeoutError) else "DIED"
             felt.seconds = time.perf_counter() - begun
+        if "definition_held" in felt.said:
+            raise RuntimeError(f"{kind.name} was held back before it met {kind.meets}: {felt.said}")
         if felt.ended == "lost" and not gateway.process.is_running():
             felt.ended = "DIED"
         if felt.hung:
