@@ -9,10 +9,11 @@ long the polite client or the gateway's loop was ready and had no processor, so 
 do not add to either.
 
 The p99 is a multiple of what as many calls took directly before and after beside a *harmless*
-client, which sends requests of the same kind (small calls, searches, scripts, …) one after the
-other as fast as it can. Anyone who uses a gateway makes the others wait for their share of one
-event loop, so a multiple of what calls take alone would count company, not harm; the floor "nobody
-else" says how much that is.
+client, which sends requests of the same kind and size (small calls, searches, scripts, 4 MB of one
+text, …) one after the other as fast as it can, or has the server answer with as many bytes. Anyone
+who uses a gateway makes the others wait for their share of one event loop, and more bytes take a
+larger share of it, so a multiple of what calls take alone would count company, not harm; the floor
+"nobody else" says how much that is. "small ×" is the multiple beside small requests.
 
 The machine's noise does not repeat and a stall does: a kind that is not far within both limits is
 measured three times, and the median counts. Floors are measured in the same way: nobody else, a
@@ -137,10 +138,12 @@ def take_median(rounds: list[Felt]) -> Felt:
         by_times = sorted(rounds, key=lambda one: one.times)[len(rounds) // 2]
         calls = by_times.calls
         company = by_times.company
+        small_company = by_times.small_company
         felt.pause_ms = median(one.pause_ms for one in rounds)
         felt.growth_mb = max(one.growth_mb for one in rounds)
         felt.calls = calls
         felt.company = company
+        felt.small_company = small_company
     return felt
 
 
@@ -149,7 +152,13 @@ def _report(floors: list[Felt], felt: list[Felt], planned: int, delayed: float) 
         for one in some:
             yield (
                 *(one.sender, one.meets, one.name, one.ended, one.sent / MIB, one.seconds),
-                *(one.pause_ms, one.times, one.growth_mb, one.said.replace("\\n", " ")[:SAID]),
+                *(
+                    one.pause_ms,
+                    one.times,
+                    one.times_small,
+                    one.growth_mb,
+                    one.said.replace("\\n", " ")[:SAID],
+                ),
                 *([one.where] if where else []),
             )
 
@@ -164,11 +173,13 @@ def _report(floors: list[Felt], felt: list[Felt], planned: int, delayed: float) 
         "s",
         "pause ms",
         "p99 ×",
+        "small ×",
         "MB",
         "said",
     )
     columns = (*columns, "where") if where else columns
     within = sum(one.times <= TIMES for one in felt) / len(felt)
+    within_small = sum(one.times_small <= TIMES for one in felt) / len(felt)
     paused = sum(one.pause_ms <= PAUSE_MS for one in felt) / len(felt)
     portion = str(planned) if len(felt) == planned else f"{len(felt)} of {planned}"
     title = f"{portion} kinds of hostile input beside a polite client, the longest pause first"
@@ -177,9 +188,10 @@ def _report(floors: list[Felt], felt: list[Felt], planned: int, delayed: float) 
     note = (
         "pause: longest turn of the event loop, or the interpreter's lock held, in processor time. "
         "p99 ×: the polite client's calls, without waits for a processor, as a multiple of those "
-        "directly before and after beside a client that sends small harmless requests all the time "
+        "directly before and after beside a client that sends harmless requests of that size "
         f"(of all of these: p50 {p50}, p99 {p99}); these waits were {delayed:.0%} of the time that "
         "polite calls took, and where they are much of it, the machine is too busy. "
+        f"Beside small requests, {within_small:.0%} of the kinds were within {TIMES:g}×. "
         f"Both are the median of {ROUNDS} rounds, unless "
         f"the first was within {PAUSE_MS / 2:g} ms and {CLEAR_TIMES:g}×. MB: growth of the "
         f"gateway's peak memory; {GROWTH_MB:,.0f} is the bound."

@@ -13,6 +13,8 @@ from typing import Any, Literal
 MIB = 1024**2
 CLIENT_LIMIT, SERVER_LIMIT = 4 * MIB, 64 * MIB
 CLIENT_BYTES, SERVER_BYTES = CLIENT_LIMIT - 4096, SERVER_LIMIT - 4096
+CLIENT_VALUES = 24_000
+"""JSON values of a request, less those of the envelope; more are refused before they are read."""
 RESULT, ROUND = "@RESULT@", "@ROUND@"
 """Placeholders in a request: the id of the large result that was kept, and the number of the
 repetition."""
@@ -57,19 +59,33 @@ def to_json(value: Any) -> str:
 
 
 def repeat(unit: str, size: int, before: str = "", after: str = "", between: str = ",") -> str:
-    """As many units as fit into `size` characters, with something before and after."""
+    """As many units as fit into `size` characters, with something before and after; of what fills
+    a request no more values than it may have."""
     count = max(1, (size - len(before) - len(after)) // (len(unit) + len(between)))
+    if between == "," and _fills_a_request(size):
+        count = min(count, CLIENT_VALUES // (_count_values(unit) + 1))
     return before + between.join([unit] * count) + after
 
 
 def number(units: Callable[[int], str], size: int, before: str = "", after: str = "") -> str:
-    """As many different units as fit into `size` characters."""
+    """As many different units as fit into `size` characters, and into the values of a request where
+    they fill one."""
     made: list[str] = []
     room = size - len(before) - len(after)
-    while room > 0:
+    values = CLIENT_VALUES if _fills_a_request(size) else size
+    while room > 0 and values > 0:
         made.append(units(len(made)))
         room -= len(made[-1]) + 1
+        values -= _count_values(made[-1]) + 1
     return before + ",".join(made[:-1] or made) + after
+
+
+def _fills_a_request(size: int) -> bool:
+    return 0.85 * CLIENT_BYTES < size <= CLIENT_LIMIT
+
+
+def _count_values(text: str) -> int:
+    return text.count(",") + text.count("[") + text.count("{")
 
 
 def nest(depth: int, opening: str, inside: str, closing: str) -> str:

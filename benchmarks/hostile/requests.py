@@ -1,6 +1,8 @@
 """What a hostile client sends besides arguments: paths, patterns, workflows, scripts, names,
 frames."""
 
+from urllib.parse import quote
+
 from benchmarks.hostile.kinds import (
     CLIENT_BYTES,
     CLIENT_LIMIT,
@@ -111,8 +113,12 @@ def _near_tools(count: int = 20_000) -> list[str]:
     return [tool(name=f"list_customer_records_{n}") for n in range(count)]
 
 
+def _query() -> str:
+    return " ".join(f"custmoer{n} recrods" for n in range(160))
+
+
 def _misspelt() -> str:
-    return to_json({"query": " ".join(f"custmoer{n} recrods" for n in range(160))})
+    return to_json({"query": _query()})
 
 
 KEPT = 24 * MIB
@@ -168,7 +174,8 @@ KINDS = (
         "{}", more=f',"if":{to_json(f"${{inputs.x|{_double(27)}|to_string(@)}}")}'))),
     Kind("workflow of 50 steps, 1,000 references each", "client", FLOW, runs("run_workflow",
          _many_references)),
-    Kind("workflow inputs of 4 MB, said in every step", "client", FLOW, runs("run_workflow",
+    Kind("workflow inputs of 24,000 values, said in every step", "client", FLOW,
+         runs("run_workflow",
          _inputs_everywhere)),
     Kind("workflow over 200 items, all of them each time", "client", FLOW, runs("run_workflow",
          _for_each)),
@@ -195,6 +202,12 @@ KINDS = (
         "customer", CLIENT_BYTES, '{"query":"', '"}', ""))),
     Kind("query of 160 misspelt words, 20,000 tools", "client", SEARCH, runs("search_tools",
          _misspelt), _near_tools),
+    Kind("REST search of misspelt words, 20,000 tools", "client", SEARCH, lambda: [(
+         f"GET /api/v1/tools?query={quote(_query())}", "")], _near_tools),
+    Kind("script that searches with misspelt words, 20,000 tools", "client", SEARCH, runs(
+         "run_code", lambda: to_json({"code": f"await search_tools({_query()!r})"})), _near_tools),
+    Kind("intent of misspelt words, 20,000 tools", "client", SEARCH, runs(
+         "run_workflow", lambda: to_json({"intent": _query()})), _near_tools),
     Kind("wrong name among 20,000 like it", "client", NEAREST, lambda: call(
          name="hostile.list_custmer_recrods_1"),
          _near_tools),
@@ -205,15 +218,16 @@ KINDS = (
     Kind("completion of a wrong name, 20,000 tools", "client", NEAREST, lambda: _completion(
          "lst custmr rcrds"),
          _near_tools),
-    Kind("tag list of 4 MB", "client", "arguments of a meta-tool", runs("search_tools",
+    Kind("tag list of 24,000 values", "client", "arguments of a meta-tool", runs("search_tools",
          lambda: repeat(
         '"a"', CLIENT_BYTES, '{"query":"x","tags":[', "]}"))),
-    Kind("unknown arguments, 4 MB of them", "client", "arguments of a meta-tool", runs(
+    Kind("unknown arguments, 24,000 of them", "client", "arguments of a meta-tool", runs(
          "search_tools", lambda: number(
         lambda n: f'"qeury{n}":1', CLIENT_BYTES, "{", "}"))),
     Kind("resource address of 4 MB", "client", "resource addresses", lambda: _frame(
         "resources/read", f'{{"uri":"portico://result/{"%41" * (CLIENT_BYTES // 3 - 1024)}"}}')),
-    Kind("prompt arguments of 4 MB", "client", "prompts", lambda: _frame("prompts/get", number(
+    Kind("prompt arguments of 24,000 values", "client", "prompts",
+         lambda: _frame("prompts/get", number(
         lambda n: f'"a{n}":"b"', CLIENT_BYTES, '{"name":"find_tool","arguments":{', "}}"))),
     Kind("prompt argument of one text of 4 MB", "client", "prompts", lambda: _frame(
         "prompts/get",
@@ -244,15 +258,16 @@ KINDS = (
     Kind("script that calls with 2 MB of arguments", "client", "calls of scripts", runs("run_code",
          lambda: _script(
         "for _ in range(5):\n    await hostile.t(x=[[] for _ in range(400000)])\n1"))),
-    Kind("4 MB of empty lists", "client", DECODE, sends(lambda: repeat("[]", CLIENT_BYTES,
+    Kind("24,000 empty lists", "client", DECODE, sends(lambda: repeat("[]", CLIENT_BYTES,
          '{"x":[', "]}"))),
-    Kind("4 MB of small objects", "client", DECODE, sends(lambda: number(
+    Kind("24,000 small objects", "client", DECODE, sends(lambda: number(
         lambda n: f'{{"k{n}":{n}}}', CLIENT_BYTES, '{"x":[', "]}"))),
-    Kind("4 MB of names", "client", DECODE, sends(lambda: number(lambda n: f'"{n}":0',
+    Kind("24,000 names", "client", DECODE, sends(lambda: number(lambda n: f'"{n}":0',
          CLIENT_BYTES, "{", "}"))),
-    Kind("4 MB of numbers", "client", DECODE, sends(lambda: repeat("1.5e9", CLIENT_BYTES, '{"x":[',
+    Kind("24,000 numbers", "client", DECODE, sends(lambda: repeat("1.5e9", CLIENT_BYTES, '{"x":[',
          "]}"))),
-    Kind("4 MB of 20 digits each", "client", DECODE, sends(lambda: repeat("9" * 20, CLIENT_BYTES,
+    Kind("24,000 numbers of 20 digits each", "client", DECODE,
+         sends(lambda: repeat("9" * 20, CLIENT_BYTES,
          '{"x":[', "]}"))),
     Kind("one number of 4 MB", "client", DECODE,
          sends(lambda: f'{{"x":{"9" * (CLIENT_BYTES - 16)}}}')),
@@ -261,10 +276,10 @@ KINDS = (
     Kind("4 MB of half surrogate pairs", "client", DECODE, sends(lambda: repeat("\\ud800",
          CLIENT_BYTES, '{"x":"', '"}', ""))),
     Kind("4 MB of opening brackets", "client", DECODE, lambda: [("BODY", "[" * CLIENT_BYTES)]),
-    Kind("240 levels, 4 MB", "client", DECODE, sends(lambda: repeat(
+    Kind("240 levels, 24,000 values", "client", DECODE, sends(lambda: repeat(
         nest(230, "[", "", "]"), CLIENT_BYTES, '{"x":[', "]}"))),
     Kind("a batch of 100,000 requests", "client", DECODE, _batch),
-    Kind("_meta of 4 MB", "client", DECODE, lambda: _frame("tools/call", repeat(
+    Kind("_meta of 24,000 values", "client", DECODE, lambda: _frame("tools/call", repeat(
         "[]", CLIENT_BYTES, '{"name":"call_tool","arguments":{"name":"hostile.t"},"_meta":{"a":[',
          "]}}"))),
     Kind("method of 4 MB", "client", DECODE, lambda: [("BODY", (

@@ -79,6 +79,7 @@ class Measured:
         self._url = f"http://127.0.0.1:{port}"
         self._meter = meter
         self._attacker, self._companion = clients
+        self._server: psutil.Process | None = None
         self._written = 0
 
     @contextlib.asynccontextmanager
@@ -123,18 +124,21 @@ class Measured:
         return await _order(self._attacker, reported)
 
     @contextlib.asynccontextmanager
-    async def company(self, kind: str) -> AsyncGenerator[None]:
+    async def company(self, kind: str) -> AsyncGenerator[list[str]]:
         """While this lasts, a harmless client sends requests of this kind, one after the other, in
-        the same way as the hostile one."""
+        the same way as the hostile one; gives how each ended."""
         over = asyncio.Event()
+        await _order(self._companion, {"kind": kind, "prepare": True})
+        ended: list[str] = []
 
         async def call() -> None:
             while not over.is_set():
-                await _order(self._companion, {"kind": kind, "round": 0})
+                done = await _order(self._companion, {"kind": kind, "round": 0})
+                ended.append(done["ended"])
 
         calling = asyncio.create_task(call())
         try:
-            yield
+            yield ended
         finally:
             over.set()
             await calling
@@ -160,9 +164,15 @@ class Measured:
 
     def sent_by_server(self) -> int:
         """Bytes that the hostile server wrote since this was asked last."""
-        family = self.process.children()
-        written = sum(one.io_counters().write_chars for one in family if _HOSTILE in one.cmdline())
-        sent, self._written = written - self._written, written
+        if self._server is None or not self._server.is_running():
+            # It takes milliseconds, in which this process answers no polite call: all processes of
+            # the machine are looked at.
+            family = self.process.children()
+            self._server = next((one for one in family if _HOSTILE in one.cmdline()), None)
+            self._written = 0
+        written = self._server.io_counters().write_chars if self._server is not None else 0
+        sent = written - self._written
+        self._written = written
         return sent
 
     def forget_peak(self) -> float:
@@ -202,6 +212,8 @@ def _config(folder: Path) -> Path:
         "args": ["-S", "-m", _HOSTILE, str(document)],
         "cwd": str(processes.REPOSITORY),
         "start": "boot",
+        # It says something else for each kind; held back, nothing of that would reach a tool.
+        "trust": "always",
     }
     api = {"openapi": str(document), "base_url": "http://127.0.0.1:9"}
     servers = {"calculator": sandbox_tools.SERVERS["calculator"], "hostile": hostile, "api": api}
@@ -249,7 +261,7 @@ async def _order(client: Any, work: dict[str, Any]) -> dict[str, Any]:
 
 async def _ready(one: Measured) -> None:
     """Wait for the servers, and let everything be loaded that is loaded late."""
-    await one.attack(kind="4 MB of empty lists", prepare=True)
+    await one.attack(kind="24,000 empty lists", prepare=True)
     async with one.client() as client:
         for name, arguments in (
             ("call_tool", {"name": "hostile.nothing", "arguments": {}}),

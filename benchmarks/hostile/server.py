@@ -17,6 +17,7 @@ from benchmarks.hostile.kinds import ROUND, Kind, text_result, tool
 
 BECOME = tool('{"type":"object"}', "Become a kind.", "become")
 NOTHING = tool('{"type":"object"}', "Do nothing.", "nothing")
+PLENTY = tool('{"type":"object"}', "Answer with so many letters.", "plenty")
 HARMLESS_DOCUMENT = """openapi: 3.0.0
 info: {title: a, version: '1'}
 servers: [{url: 'http://127.0.0.1:9'}]
@@ -75,6 +76,8 @@ class Server:
         if name == "become":
             self._become(BY_NAME.get(arguments.get("kind", "")), str(arguments.get("round", 0)))
             return text_result("done")
+        if name == "plenty":
+            return text_result("a" * int(arguments.get("letters", 0)))
         if name == "nothing" or self._kind is None:
             return text_result("nothing")
         if self._kind.speaks is not None:
@@ -99,7 +102,7 @@ class Server:
         )
         made: list[str] = []
         if key == "tools":
-            made = [BECOME, NOTHING]
+            made = [BECOME, NOTHING, PLENTY]
             if self._kind is not None:
                 # One more in every other round: anyone who counts the tools knows that the new
                 # listing

@@ -71,7 +71,7 @@ KINDS = (
     _posts("20,000 digests of changes, all unknown", "changes/hostile", number(
          lambda n: f'"{n:040}"', 900_000, '{"digests":[', "]}")),
     _posts("a call with 1 MB of lists", "calls", repeat(
-         "[]" + " " * 30, MIB - 2_048, '{"tool":"hostile.t","arguments":{"x":[', "]}}")),
+         "[]" + " " * 85, MIB - 2_048, '{"tool":"hostile.t","arguments":{"x":[', "]}}")),
     _posts("a call with one text of 1 MB", "calls", repeat(
          "a", MIB - 2_048, '{"tool":"hostile.t","arguments":{"x":"', '"}}', "")),
     _gets("query of 2,500 marks", f"tools?query=a{'%CC%81%CC%A7' * 2_500}"),

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from benchmarks.hostile import stacks
-from benchmarks.hostile.floors import CALLS, choose_company
+from benchmarks.hostile.floors import CALLS, choose_company, choose_small_company
 from benchmarks.hostile.kinds import Kind
 from benchmarks.hostile.meter import read_run_delay
 from benchmarks.hostile.running import Lost, Measured, Waits, run_measured
@@ -47,7 +47,10 @@ class Felt:
     pause_ms: float = 0.0
     calls: list[float] = field(default_factory=list[float])
     company: list[float] = field(default_factory=list[float])
-    """What the same calls took directly before and after, beside a harmless client."""
+    """What the same calls took directly before and after, beside a harmless client that sends or
+    gets as many bytes."""
+    small_company: list[float] = field(default_factory=list[float])
+    """The same beside one that sends small requests; empty if that is what `company` is."""
     growth_mb: float = 0.0
     where: str = ""
 
@@ -59,9 +62,18 @@ class Felt:
     @property
     def times(self) -> float:
         """The p99 of the polite client's calls, as a multiple of that beside a harmless client."""
-        if not self.calls or not self.company:
-            return float("inf")
-        return percentile(self.calls, 0.99) / percentile(self.company, 0.99)
+        return _divide_p99(self.calls, self.company)
+
+    @property
+    def times_small(self) -> float:
+        """The same, as a multiple of that beside one that sends small requests."""
+        return _divide_p99(self.calls, self.small_company or self.company)
+
+
+def _divide_p99(calls: list[float], company: list[float]) -> float:
+    if not calls or not company:
+        return float("inf")
+    return percentile(calls, 0.99) / percentile(company, 0.99)
 
 
 class GaveUp(Exception):
@@ -116,6 +128,9 @@ class Trial:
         gateway = await self._ready()
         felt = Felt(kind.name, kind.sender, kind.meets)
         company = choose_company(kind)
+        small = choose_small_company(kind)
+        if company != small:
+            felt.small_company = await self._call_in_company(gateway, small)
         felt.company = await self._call_in_company(gateway, company)
         async with gateway.client() as polite:
             await gateway.pauses()
@@ -138,8 +153,13 @@ class Trial:
 
     async def _call_in_company(self, gateway: Measured, company: str) -> list[float]:
         """Return what polite calls take while a harmless client sends such requests."""
-        async with gateway.client() as polite, gateway.company(company):
-            return [await _call(gateway, polite) for _ in range(self._least)]
+        taken: list[float] = []
+        until = time.perf_counter() + MOST_S
+        async with gateway.client() as polite, gateway.company(company) as ended:
+            while len(taken) < self._least or (not ended and time.perf_counter() < until):
+                taken.append(await _call(gateway, polite))
+        assert not ended or ended[0] != "lost", company
+        return taken
 
     async def _ready(self) -> Measured:
         if self._gateway is None:
@@ -176,6 +196,8 @@ class Trial:
         except (TimeoutError, Lost, NoAnswer, OSError) as error:
             felt.ended = "HUNG" if isinstance(error, TimeoutError) else "DIED"
             felt.seconds = time.perf_counter() - begun
+        if "definition_held" in felt.said:
+            raise RuntimeError(f"{kind.name} was held back before it met {kind.meets}: {felt.said}")
         if felt.ended == "lost" and not gateway.process.is_running():
             felt.ended = "DIED"
         if felt.hung:

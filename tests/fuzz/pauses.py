@@ -16,6 +16,7 @@ import faulthandler
 import random
 import re
 import resource
+import signal
 import sys
 import threading
 import time
@@ -35,6 +36,10 @@ from tests.fuzz import paths, schemas
 
 LONGEST_MS = 250.0
 HANGS_S = 60.0
+"""Processor time: on a machine with much else to do a case that computes for ten seconds took more
+than a minute."""
+STANDS_STILL_S = 600.0
+"""After which a case that computes nothing is given up."""
 MEMORY = 8 * 2**30
 SIZE, SMALL = 3_000_000, 30_000
 OUTPUT = 120_000
@@ -176,7 +181,8 @@ async def run(options: argparse.Namespace) -> list[tuple[float, str, int]]:
                 / 10 ** (len(str(options.size)) - 1)
             )
             print(f"{name} {seed}", file=sys.stderr, flush=True)
-            faulthandler.dump_traceback_later(HANGS_S, exit=True)
+            signal.setitimer(signal.ITIMER_PROF, HANGS_S)
+            faulthandler.dump_traceback_later(STANDS_STILL_S, exit=True)
             check = CASES[name](dice, size)
             await asyncio.sleep(0)
             METER.take()
@@ -184,6 +190,7 @@ async def run(options: argparse.Namespace) -> list[tuple[float, str, int]]:
             await asyncio.sleep(0)
             felt.append((METER.take().longest, name, seed))
             faulthandler.cancel_dump_traceback_later()
+            signal.setitimer(signal.ITIMER_PROF, 0)
             bench.forget()
             seed += 1
         collecting.cancel()
@@ -203,6 +210,8 @@ def main() -> int:
     )
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    # Writes all stacks and ends the process, even while a library call has the interpreter's lock.
+    faulthandler.register(signal.SIGPROF, chain=True)
     threading.Thread(target=METER.watch_lock, daemon=True).start()
     with defer_full_collections(), asyncio.Runner(loop_factory=MeasuredLoop) as runner:
         felt = runner.run(run(options))

@@ -18,7 +18,7 @@ from portico.events import SearchCompleted, ToolsFound
 from portico.meta_tools import search_explanation, search_page
 from portico.meta_tools.search_page import detect_no_match, find_similar_names, render_unmatched
 from portico.meta_tools.search_request import PreparedSearch, SearchRequest
-from portico.meta_tools.search_tools import SearchService
+from portico.meta_tools.search_tools import SearchService, run_search
 from portico.profiles.json_objects import JsonObject, make_tool_object
 from portico.profiles.profile_state import ProfileState
 from portico.rendering.token_budget import to_short_line
@@ -56,7 +56,8 @@ class ApiToolSearch:
         """Return a page of the tools found; raises UnknownName for an unknown name in a filter."""
         if request.query:
             return await self._rank(request, page_request, listing, explain)
-        return self._list_filtered(request, page_request, listing)
+        snapshot = self.profile_state.snapshot
+        return await snapshot.run_scan(self._list_filtered, request, page_request, listing)
 
     async def _rank(
         self,
@@ -72,8 +73,14 @@ class ApiToolSearch:
         if self.profile_state.usage_data is not None:
             # The statistics that the answer shows, so that filters agree with them.
             search = replace(search, facts=self.profile_state.usage_data.tool_usage.facts)
-        body, found = _render_search_page(
-            self.profile_state, search, page_request, listing, explain
+        body, found = await run_search(
+            search,
+            _render_search_page,
+            self.profile_state,
+            search,
+            page_request,
+            listing,
+            explain,
         )
         bus = self.search_service.bus
         if bus is not None:

@@ -22,6 +22,7 @@ from portico.meta_tools import search_page, tool_definitions
 from portico.meta_tools.browse_tools import explain_unknown_name, render_schema_hint
 from portico.meta_tools.call_tool import get_call_tool_name
 from portico.meta_tools.search_request import SearchRequest
+from portico.meta_tools.search_tools import run_search
 from portico.profiles.view import ProfileView
 from portico.rendering.strict_definitions import to_strict_tool
 from portico.rendering.tool_result import make_error_result
@@ -177,7 +178,7 @@ class EmbeddedSession:
         vector, search = await view.search_service.prepare_search(
             view.snapshot, request, self.caller
         )
-        page = search_page.rank_page(search, request.limit)
+        page = await run_search(search, search_page.rank_page, search, request.limit)
         hits = page.hits
         ranking = page.ranking
         tools = search.snapshot.tools

@@ -14,7 +14,7 @@ from portico.json_text import json_codec
 from portico.meta_tools import tool_definitions
 from portico.meta_tools.runtimes import Runtimes
 from portico.meta_tools.search_request import SearchRequest
-from portico.meta_tools.search_tools import SearchService
+from portico.meta_tools.search_tools import SearchService, run_search
 from portico.rendering.examples import to_function_name
 from portico.rendering.one_line_tool import render_signature
 from portico.rendering.prose import extract_first_sentence
@@ -120,7 +120,8 @@ class ScriptBuiltins:
         snapshot = self._profile_state.snapshot
         request = SearchRequest(query, server=server, category=category, limit=limit)
         _, search = await self._search_service.prepare_search(snapshot, request, self._caller)
-        found = [snapshot.tools[hit.id] for hit in search.rank(limit).hits]
+        ranking = await run_search(search, search.rank, limit)
+        found = [snapshot.tools[hit.id] for hit in ranking.hits]
         return [
             {
                 "name": tool.address,

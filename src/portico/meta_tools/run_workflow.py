@@ -11,7 +11,7 @@ from portico.catalog.tool import make_tool
 from portico.errors import InvalidArguments
 from portico.meta_tools.runtimes import Runtimes
 from portico.meta_tools.search_request import SearchRequest
-from portico.meta_tools.search_tools import SearchService
+from portico.meta_tools.search_tools import SearchService, run_search
 from portico.meta_tools.tool_definitions import RUN_WORKFLOW
 from portico.upstream.backend import Raw
 
@@ -79,6 +79,6 @@ def _make_tool_finder(
         _, search = await search_service.prepare_search(
             profile_state.snapshot, request, context.caller
         )
-        return to_candidates(search.rank(limit))[: 2 * limit]
+        return to_candidates(await run_search(search, search.rank, limit))[: 2 * limit]
 
     return find_tools

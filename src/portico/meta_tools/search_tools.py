@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from portico.callers import Caller
 from portico.catalog.snapshot import Snapshot
@@ -16,14 +17,12 @@ from portico.meta_tools import search_page
 from portico.meta_tools.search_request import PreparedSearch, SearchRequest
 from portico.rendering.server_lines import ServerStates
 from portico.search import Boost, UsageFacts, Vector
+from portico.search.usage_patterns import LONG_QUERY_CHARS
 from portico.usage.learner import Learner
 from portico.usage.tool_tiers import merge_popularity_boosts
 
-_LONG_QUERY_CHARS = 200
-"""Query length in characters above which it is encoded in a thread. Shorter ones take a few
-milliseconds.
-"""
 _MAX_NOTICED_SESSIONS = 1_000
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,8 @@ class SearchService:
     ) -> search_page.RenderedSearchPage:
         started = time.perf_counter()
         vector, search = await self.prepare_search(snapshot, request, caller)
-        found = await snapshot.run_scan(
+        found = await run_search(
+            search,
             search_page.render_search_page,
             search,
             states,
@@ -106,10 +106,17 @@ class UnlistedNotices:
         return unnamed
 
 
+async def run_search(search: PreparedSearch, work: Callable[..., _Found], *args: Any) -> _Found:
+    """Run `work`, which ranks, in a thread if the query is long or the catalog large."""
+    if len(search.request.query) > LONG_QUERY_CHARS:
+        return await asyncio.to_thread(work, *args)
+    return await search.snapshot.run_scan(work, *args)
+
+
 async def _encode_query(snapshot: Snapshot, query: str) -> Vector | None:
     index = snapshot.index
     ready = index.encoder is None or index.encoder.is_loaded or index.encoder.problem
-    if ready and len(query) <= _LONG_QUERY_CHARS:
+    if ready and len(query) <= LONG_QUERY_CHARS:
         return index.encode_query(query)
     # Loading the model takes a second and a long text takes long: neither may block the event loop.
     return await asyncio.to_thread(index.encode_query, query)

@@ -54,6 +54,8 @@ _MAX_COUNTS = 2_000
 """Maximum entries per kind: more than arrives between two writes, short of abuse."""
 _MAX_RESTORED = 500
 """Maximum entries per kind that are restored after a failed write: a disk may be full for long."""
+LONG_QUERY_CHARS = 200
+"""Length of a query above which it is read, encoded and ranked in a thread: up to 8 ms each."""
 Weight = tuple[float, float]
 """A weight, and the Unix time at which it was valid."""
 

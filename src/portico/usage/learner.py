@@ -19,6 +19,7 @@ from portico.config import LearningMode
 from portico.events import Event, EventBus, ToolCalled, ToolsFound
 from portico.search import Boost, Vector
 from portico.search.usage_patterns import (
+    LONG_QUERY_CHARS,
     PendingCounts,
     SearchRecord,
     SessionActivity,
@@ -120,7 +121,10 @@ class Learner:
         now = self._clock()
         session = self._sessions.get((key, caller.session))
         recent = session.list_recent_tools(now) if session else ()
-        terms = hash_terms(extract_query_terms(query), self._key)
+        if len(query) > LONG_QUERY_CHARS:
+            terms = hash_terms(await asyncio.to_thread(extract_query_terms, query), self._key)
+        else:
+            terms = hash_terms(extract_query_terms(query), self._key)
         return patterns.compute_boosts(terms, vector, recent, now)
 
     async def list_used_servers(self, caller: Caller) -> frozenset[str]:
