@@ -25,6 +25,7 @@ from portico.calls.held_definitions import HeldOffers, check_held_call
 from portico.calls.result_masking import ResultMasking, ValueMasking
 from portico.calls.rule_enforcement import RuleEnforcement
 from portico.calls.rule_limits import RuleLimits
+from portico.calls.server_arguments import ServerArguments
 from portico.calls.sign_in_elicitation import SignInElicitation
 from portico.calls.validation import prepare_arguments
 from portico.catalog.catalog import Catalog
@@ -64,6 +65,7 @@ class CallPipeline:
         self.enforcement = RuleEnforcement(settings.rules, self.masking)
         self._rule_limits = RuleLimits()
         self._result_masking = ResultMasking(self.masking)
+        self._server_arguments = ServerArguments(self.masking, settings.secrets)
         self._dispatcher = Dispatcher(upstreams, settings, self.shapes, definitions)
         self._sign_ins = SignInElicitation(upstreams)
         self._run_call = self._compose_call()
@@ -96,6 +98,7 @@ class CallPipeline:
             self._dispatcher.limit,
             check_held_call,
             rules.check_again,
+            self._server_arguments.translate,
             resolve_elicitations,
             self._dispatcher.retry,
         ]
