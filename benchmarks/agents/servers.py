@@ -27,7 +27,7 @@ from benchmarks.agents.tasks import ToolCall
 from benchmarks.fleet import recordings
 from benchmarks.tokens import wait_until_encoded
 from benchmarks.vector_cache import locate_vectors
-from portico.calls.validation import is_valid_for_schema
+from portico.catalog.schema_validator import is_valid_for_schema
 from portico.config import Config
 from portico.gateway import VECTOR_FILE, GatewayRuntime
 from portico.rendering.token_budget import TokenCounter

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import orjson
 
-from portico.calls.validation import is_valid_for_schema
+from portico.catalog.schema_validator import is_valid_for_schema
 
 FOLDER = Path(__file__).parent
 KINDS = ("single", "multi", "none")

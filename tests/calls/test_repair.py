@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.calls.repair import MAX_NOTES, repair_arguments
-from portico.calls.validation import find_validator, repair_or_raise
+from portico.calls.validation import repair_or_raise
+from portico.catalog.schema_validator import find_validator
 from portico.catalog.tool import Tool, make_tool
 from portico.errors import InvalidArguments
 from portico.rendering.examples import make_example

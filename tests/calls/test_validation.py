@@ -12,12 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.calls.validation import (
-    MAX_PROBLEM_CHARS,
-    MAX_PROBLEMS,
-    check_arguments,
-    find_mismatches,
-)
+from portico.calls.validation import check_arguments, find_mismatches
+from portico.catalog.schema_validator import MAX_PROBLEM_CHARS, MAX_PROBLEMS
 from portico.catalog.tool import Tool, make_tool
 from portico.errors import InvalidArguments
 from portico.json_text.json_codec import MAX_MEASURED_VALUES

@@ -90,6 +90,8 @@ class Call:
     """The definition that the call was made by, replaced by the current one."""
     arguments: Any
     """Arguments as received, then as sent."""
+    server_arguments: Raw | None = None
+    """Arguments as the server has them, where the configuration overrides the tool's parameters."""
     unmasked_arguments: Any = None
     """Arguments as they were before rules masked them; None where nothing was masked."""
     context: CallContext

@@ -36,6 +36,7 @@ from portico.upstream.backend import Raw, RequestOptions
 from portico.upstream.lifecycle.server_lifecycle import MAX_CALL_S
 from portico.upstream.lifecycle.supervisor import Upstream
 from portico.upstream.protocol.envelope import filter_for_server
+from portico.upstream.secret_reader import SecretReader
 
 FIRST_BACKOFF_S = 0.1
 MAX_BACKOFF_S = 2.0
@@ -81,11 +82,13 @@ def compute_backoff(attempt: int) -> float:
 
 @dataclass(frozen=True)
 class CallSettings:
-    """Settings of the servers by name, the longest call in seconds, and the rules."""
+    """Settings of the servers by name, the longest call in seconds, the rules, and what reads the
+    secrets among fixed arguments."""
 
     servers: Mapping[str, BackendConfig] = field(default_factory=dict)
     max_call_s: float = MAX_CALL_S
     rules: RuleSet = NO_RULES
+    secrets: SecretReader | None = None
 
 
 class ServerLimiter(FairLimiter):
@@ -220,11 +223,12 @@ class Dispatcher:
         params = dict(call.params)
         if "_meta" in params:
             params = self._filter_meta(call.server, params)
+        arguments = call.arguments if call.server_arguments is None else call.server_arguments
         params["name"] = tool.upstream_name
-        params["arguments"] = call.arguments
+        params["arguments"] = arguments
         headers: Mapping[str, str] = {}
-        if header_map := _get_header_map(tool.blob):
-            headers = _build_param_headers(header_map, call.arguments)
+        if header_map := _get_header_map(tool.own_blob or tool.blob):
+            headers = _build_param_headers(header_map, arguments)
         with start_upstream_span(
             call.method, tool.upstream_name, call.server, upstream.backend.kind
         ) as span:

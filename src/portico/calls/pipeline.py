@@ -27,6 +27,7 @@ from portico.calls.result_masking import ResultMasking, ValueMasking
 from portico.calls.rule_enforcement import RuleEnforcement
 from portico.calls.rule_limits import RuleLimits
 from portico.calls.running_task import RunningTask
+from portico.calls.server_arguments import ServerArguments
 from portico.calls.sign_in_elicitation import SignInElicitation
 from portico.calls.task_follower import TaskFollower
 from portico.calls.task_tickets import TaskTickets
@@ -72,6 +73,7 @@ class CallPipeline:
         self.enforcement = RuleEnforcement(settings.rules, self.masking)
         self._rule_limits = RuleLimits()
         self._result_masking = ResultMasking(self.masking)
+        self._server_arguments = ServerArguments(self.masking, settings.secrets)
         self._dispatcher = Dispatcher(upstreams, settings, self.shapes, definitions)
         self._sign_ins = SignInElicitation(upstreams)
         self.tasks = TaskFollower(self._dispatcher, self.masking)
@@ -127,6 +129,7 @@ class CallPipeline:
             self._dispatcher.limit,
             check_held_call,
             rules.check_again,
+            self._server_arguments.translate,
             self._resolve_elicitations,
             self._dispatcher.retry,
         ]

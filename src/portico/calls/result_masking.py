@@ -49,6 +49,14 @@ class ValueMasking:
         return _MaskingRelay(self, relay, kinds)
 
 
+class SecretMasking(ValueMasking):
+    """Masks the values of configured secrets alone, of whatever kinds."""
+
+    async def mask(self, value: Raw, kinds: Collection[MaskKind]) -> Raw:
+        """Return a value of JSON without them."""
+        return await self.mask_configured(value)
+
+
 class ResultMasking:
     """Middlewares that mask what a server answers, where the rule that decided says so."""
 
@@ -59,7 +67,7 @@ class ResultMasking:
         """Middleware: mask the result of a call."""
         if call.decision is None or not call.decision.mask:
             return call_next(call)
-        return self._run(call, call.decision.mask, call_next)
+        return self.mask_answer(call, call.decision.mask, call_next)
 
     def mask_request(
         self, request: ServerRequest, /, call_next: Handler[ServerRequest]
@@ -67,11 +75,12 @@ class ResultMasking:
         """Middleware: the same for resources, prompts and other requests."""
         if request.decision is None or not request.decision.mask:
             return call_next(request)
-        return self._run(request, request.decision.mask, call_next)
+        return self.mask_answer(request, request.decision.mask, call_next)
 
-    async def _run(
+    async def mask_answer(
         self, request: Request, kinds: Collection[MaskKind], call_next: Handler[Request]
     ) -> Raw:
+        """Mask everything that the server says during a request."""
         if (relay := request.context.relay) is not None:
             request.context = replace(request.context, relay=self._values.wrap(relay, kinds))
         try:

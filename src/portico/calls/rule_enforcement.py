@@ -13,8 +13,8 @@ from portico.calls.approval_request import ApprovedRounds
 from portico.calls.call import Call, Handler, ServerRequest
 from portico.calls.presidio_recognizers import check_kinds
 from portico.calls.result_masking import ValueMasking
-from portico.calls.validation import compile_condition
 from portico.catalog.rule_filter import make_tool_target
+from portico.catalog.schema_validator import compile_condition
 from portico.catalog.tool import Tool, quote_text
 from portico.config import Config
 from portico.errors import RESOURCE_NOT_FOUND, ConfigError, PermissionDenied, UnknownName

@@ -24,7 +24,6 @@ from portico.catalog.entries import (
     build_manifest,
     compare_entries,
     compute_document_hashes,
-    correct_annotations,
     create_unlisted_entry,
     link_twins,
     restore_entry,
@@ -33,6 +32,7 @@ from portico.catalog.listing import ServerListing, ServerOffers
 from portico.catalog.pinning import DefinitionPins
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import sanitize_text
+from portico.catalog.tool_overrides import apply_overrides
 from portico.events import (
     CatalogChanged,
     EmbeddingsComputed,
@@ -129,10 +129,10 @@ class Catalog:
     ) -> dict[str, ServerEntry]:
         """Hold back what was not trusted; servers whose pins cannot be read are not listed.
 
-        What the configuration says of annotations is added then: pins are of the server's own.
+        What the configuration says in its place is added then: pins are of the server's own.
         """
         reviewed = self._compare_all_with_pins(entries, sources or self._sources)
-        return {name: correct_annotations(entry) for name, entry in reviewed.items()}
+        return {name: apply_overrides(entry) for name, entry in reviewed.items()}
 
     def _compare_all_with_pins(
         self, entries: Mapping[str, ServerEntry], sources: Mapping[str, ServerSource]
@@ -153,7 +153,10 @@ class Catalog:
         return reviewed
 
     async def _review(self, source: ServerSource, entry: ServerEntry) -> ServerEntry:
-        return correct_annotations(await self._compare_with_pins(source, entry))
+        reviewed = await self._compare_with_pins(source, entry)
+        if source.rules.override:
+            return await asyncio.to_thread(apply_overrides, reviewed)
+        return apply_overrides(reviewed)
 
     async def _compare_with_pins(self, source: ServerSource, entry: ServerEntry) -> ServerEntry:
         if self.wait_for_pins is not None:

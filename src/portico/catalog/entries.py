@@ -107,24 +107,6 @@ def _parse_manifest(source: ServerSource, manifest: Manifest) -> ServerEntry:
     )
 
 
-def correct_annotations(entry: ServerEntry) -> ServerEntry:
-    """Return an entry whose tools have the annotations that the configuration gives them, as part
-    of their definitions: what is listed, decided and searched by is the same."""
-    if not entry.rules.read_only and not entry.rules.destructive:
-        return entry
-    tools = {name: _correct_tool(tool, entry.rules) for name, tool in entry.tools.items()}
-    return replace(entry, tools=tools)
-
-
-def _correct_tool(tool: Tool, rules: ToolRules) -> Tool:
-    hints = rules.get_hints(tool.upstream_name)
-    annotations = tool.annotations
-    if all(annotations.get(name) is value for name, value in hints.items()):
-        return tool
-    blob = encode_json({**tool.definition, "annotations": {**annotations, **hints}})
-    return replace(tool, blob=blob, hash=compute_hash(blob), own_blob=tool.own_blob or tool.blob)
-
-
 def _build_tools(source: ServerSource, rows: Iterable[ToolRow]) -> dict[str, Tool]:
     permitted = {row.name: row for row in rows if source.rules.permits(row.name)}
     exposed = _assign_names({name: source.rules.get_exposed_name(name) for name in permitted})

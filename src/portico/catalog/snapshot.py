@@ -68,6 +68,8 @@ class ServerEntry:
     """Kinds and names of prompts and resource templates that must not be used."""
     looked_at: frozenset[tuple[str, str]] = frozenset()
     """Kinds and names of what a person has looked at, as it is now."""
+    override_problems: tuple[str, ...] = ()
+    """What of the configuration's overrides does not fit what the server lists."""
 
     @property
     def is_listed(self) -> bool:
@@ -340,11 +342,36 @@ class Snapshot:
 
     def resolve_tool(self, name: str) -> Tool:
         """Return the tool that a name means; raises UnknownName with the nearest."""
-        return (
-            self.tools.get(name)
-            or self.tool_names.find_flat_tool(name)
-            or self.tools[self.resolver.resolve(name)]
-        )
+        found = self.tools.get(name) or self.tool_names.find_flat_tool(name)
+        if found is not None:
+            return found
+        try:
+            return self.tools[self.resolver.resolve(name)]
+        except UnknownName:
+            if (renamed := self._find_renamed(name)) is None:
+                raise
+            raise UnknownName(
+                f"{quote_text(name)} is called {sanitize_text(renamed)} here",
+                nearest=(renamed,),
+                advice=f"Call it {sanitize_text(renamed)}.",
+            ) from None
+
+    def _find_renamed(self, name: str) -> str | None:
+        """Return the address of a tool that the configuration renames, by its server's name."""
+        if not self._renamed_tools:
+            return None
+        former = AddressResolver(self._renamed_tools).find(name)
+        return self._renamed_tools[former[0]] if len(former) == 1 else None
+
+    @lazy_property
+    def _renamed_tools(self) -> Mapping[str, str]:
+        """Addresses of renamed tools, by what they would be with their servers' names."""
+        found = {
+            f"{tool.server}.{tool.upstream_name}": tool.address
+            for tool in self.tools.values()
+            if tool.name != tool.upstream_name
+        }
+        return {former: new for former, new in found.items() if former not in self.tools}
 
     def resolve_server(self, name: str) -> ServerEntry:
         """Return a server by name, ignoring case and separators; raises UnknownName."""

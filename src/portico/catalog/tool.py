@@ -1,5 +1,5 @@
-"""A tool definition as its server sent it: immutable, hashed, unmodified but for annotations that
-the configuration corrects.
+"""A tool definition as its server sent it: immutable, hashed, unmodified but for what the
+configuration overrides (`catalog/tool_overrides.py`).
 
 The definition is stored as the bytes it was listed with and parsed on use; a small cache holds the
 latest parsed ones, so that a catalog of thousands costs only its text. `name` is the exposed name
@@ -12,12 +12,13 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 import orjson
 
+from portico.catalog.argument_translation import ArgumentTranslation
 from portico.json_text import json_codec
 from portico.json_text.json_codec import to_object, to_text
 
@@ -91,7 +92,9 @@ class Tool:
     held: str = ""
     """Why it must not be called until somebody has looked at its definition; empty if it may."""
     own_blob: bytes = b""
-    """The server's own definition where the configuration corrects it; else empty."""
+    """The server's own definition where the configuration overrides it; else empty."""
+    translation: ArgumentTranslation | None = None
+    """How arguments become those of the server, where its parameters are overridden."""
     address: str = field(init=False)
     """`server.tool`; a server name has no dot, so the first dot splits."""
 
@@ -102,6 +105,19 @@ class Tool:
     def definition(self) -> Mapping[str, Any]:
         """The raw definition with every field the server sent."""
         return _parse_definition(self.blob) or {"name": self.upstream_name}
+
+    @property
+    def original(self) -> "Tool":
+        """The tool as its server has it."""
+        blob = self.own_blob or self.blob
+        return replace(
+            self,
+            name=self.upstream_name,
+            blob=blob,
+            hash=compute_hash(blob),
+            own_blob=b"",
+            translation=None,
+        )
 
     @property
     def description(self) -> str:

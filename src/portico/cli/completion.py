@@ -139,7 +139,28 @@ def _list_tools(config: Mapping[str, Any]) -> list[str]:
             rows = db.execute("select server, name from tools order by server, position").fetchall()
     except sqlite3.Error:
         return []
-    return [f"{server}.{name}" for server, name in rows if not servers or server in servers]
+    names = _read_new_names(config)
+    return [
+        f"{server}.{names.get((server, name), name)}"
+        for server, name in rows
+        if not servers or server in servers
+    ]
+
+
+def _read_new_names(config: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+    """Return the names that the configuration gives to tools of servers."""
+    found: dict[tuple[str, str], str] = {}
+    for key in _SERVER_MAPS:
+        for server, settings in _get_object(config, key).items():
+            renamed = _get_object(_get_object({"": settings}, ""), "tools")
+            for old, new in _get_object(renamed, "rename").items():
+                found[server, old] = str(new)
+    return found
+
+
+def _get_object(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = values.get(key)
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
 NAME_LISTS: Mapping[str, Callable[[Mapping[str, Any]], Iterable[str]]] = {

@@ -200,12 +200,15 @@ async def describe(
         DescribeDetail,
         Parameter(help="One line, typed parameters, or everything.", show_default=True),
     ] = "schema",
+    original: Annotated[
+        bool, Parameter(negative=(), help="As its server has it, without the overrides of yours.")
+    ] = False,
     options: ProfileOptions = PROFILE_DEFAULTS,
 ) -> int:
     """Show what each tool takes."""
     from portico.cli.commands.browse import run_describe
 
-    return await run_describe((name, *names), detail, options)
+    return await run_describe((name, *names), detail, options, original=original)
 
 
 async def call(

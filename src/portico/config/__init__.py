@@ -59,6 +59,7 @@ from portico.config.server_rules import (
     Timeouts,
     ToolRules,
 )
+from portico.config.tool_overrides import ParameterOverride, ToolOverride
 
 __all__ = [
     "MAX_SERVER_NAME_LENGTH",
@@ -85,6 +86,7 @@ __all__ = [
     "LearningConfig",
     "LearningMode",
     "LimitsConfig",
+    "ParameterOverride",
     "Profile",
     "ProfileBudgets",
     "PromptRules",
@@ -98,6 +100,7 @@ __all__ = [
     "Section",
     "ServerLimits",
     "Timeouts",
+    "ToolOverride",
     "ToolRules",
     "Trust",
     "UsageConfig",

@@ -8,6 +8,7 @@ from typing import TypeVar
 from pydantic import ByteSize, field_validator
 
 from portico.config.section import Section, setting
+from portico.config.tool_overrides import ToolOverride, merge_overrides
 
 Value = TypeVar("Value")
 
@@ -27,6 +28,11 @@ class ToolRules(Section):
         (),
         "Globs of tool names that destroy, whatever their server's annotations say; wins over"
         " `read_only`.",
+    )
+    override: dict[str, ToolOverride] = setting(
+        {},
+        "Globs of tool names → what is said of those tools in place of what their server says;"
+        " where several match, the first that gives a setting counts.",
     )
     categories: dict[str, str] = setting(
         {}, "Globs of tool names → the category of those tools; the first match counts."
@@ -56,17 +62,35 @@ class ToolRules(Section):
 
     def get_hints(self, upstream_name: str) -> dict[str, bool]:
         """Return the annotations that are given to a tool here; empty: those of its server hold."""
-        names = {upstream_name, self.get_exposed_name(upstream_name)}
         for globs, is_destructive in ((self.destructive, True), (self.read_only, False)):
-            if any(fnmatchcase(name, glob) for glob in globs for name in names):
+            if any(self.matches(glob, upstream_name) for glob in globs):
                 return {"readOnlyHint": not is_destructive, "destructiveHint": is_destructive}
         return {}
 
+    def find_override(self, upstream_name: str) -> ToolOverride | None:
+        """Return what is said of a tool in place of what its server says; None: nothing."""
+        found = [
+            override
+            for glob, override in self.override.items()
+            if self.matches(glob, upstream_name)
+        ]
+        return merge_overrides(found) if found else None
+
+    def matches(self, glob: str, upstream_name: str) -> bool:
+        """Return whether a glob matches a tool by its own name, or the exposed one."""
+        return fnmatchcase(upstream_name, glob) or fnmatchcase(
+            self.get_exposed_name(upstream_name), glob
+        )
+
+    @property
+    def gives_other_names(self) -> bool:
+        """Whether tools or parameters have others here than at the server."""
+        return bool(self.rename or self.override)
+
     def permits(self, upstream_name: str) -> bool:
         """Return whether a tool is exposed. Globs match its own and its exposed name."""
-        names = {upstream_name, self.get_exposed_name(upstream_name)}
-        return any(fnmatchcase(name, glob) for glob in self.allow for name in names) and not any(
-            fnmatchcase(name, glob) for glob in self.deny for name in names
+        return any(self.matches(glob, upstream_name) for glob in self.allow) and not any(
+            self.matches(glob, upstream_name) for glob in self.deny
         )
 
 

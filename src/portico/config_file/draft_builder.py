@@ -33,6 +33,7 @@ from portico.config_file.secret_references import (
     REFERENCING_KEYS,
     ReferenceKind,
     encode_reference,
+    is_fixed_argument,
     parse_reference,
 )
 from portico.config_file.tree_reader import ConfigNode, ConfigSyntaxError, decode_text, read_tree
@@ -217,7 +218,9 @@ class ValueResolver:
         self.draft.origins[key_path] = ConfigSource("file", self.display_path, node.line)
         if node.entries is not None:
             return {
-                key: self.resolve_node(child, (*key_path, key), as_text=as_text or key in TEXT_KEYS)
+                key: self.resolve_node(
+                    child, (*key_path, key), as_text=as_text or _is_text((*key_path, key))
+                )
                 for key, child in node.entries.items()
             }
         if node.items is not None:
@@ -258,8 +261,9 @@ class ValueResolver:
         """
         reference = parse_reference(kind, target, self.base)
         if key_path[0] == "servers":
-            if key_path[2] not in REFERENCING_KEYS:
-                raise ValueError(f"a secret may stand in {', '.join(sorted(REFERENCING_KEYS))}")
+            if key_path[2] not in REFERENCING_KEYS and not is_fixed_argument(key_path[2:]):
+                keys = ", ".join(sorted(REFERENCING_KEYS))
+                raise ValueError(f"a secret may stand in {keys}, and in a fixed argument of a tool")
             return encode_reference(reference)
         if kind != "file":
             raise ValueError(
@@ -338,6 +342,12 @@ class ValueResolver:
         env = values.get("env", {})
         if isinstance(env, dict):
             values["env"] = {**found, **env}
+
+
+def _is_text(key_path: KeyPath) -> bool:
+    """Return whether scalars are text: overridden tools and parameters may have any name."""
+    is_name = key_path[2:4] == ("tools", "override") and len(key_path) not in (6, 8)
+    return key_path[-1] in TEXT_KEYS and not is_name
 
 
 def pass_through(values: dict[str, Any]) -> None:

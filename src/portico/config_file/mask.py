@@ -98,6 +98,12 @@ def mask_server(plain: Mapping[str, Any], backend: BackendConfig) -> dict[str, A
     for key in SECRET_FIELDS:
         if backend.auth is not None and getattr(backend.auth, key):
             masked["auth"][key] = mask_secret(f"auth.{key}", backend.written)
+    for glob, override in backend.tools.override.items():
+        for name, parameter in override.parameters.items():
+            key = f"tools.override.{glob}.parameters.{name}.fixed"
+            shown = masked["tools"]["override"][glob]["parameters"][name]
+            if parameter.is_fixed and SECRET_NAME.search(name):
+                shown["fixed"] = mask_secret(key, backend.written)
     for name, tool in backend.commands.items():
         masked["commands"][name]["command"] = mask_command(tool.command, name, backend.written)
     return {key: masked[key] for key in plain}

@@ -10,7 +10,7 @@ process.
 import re
 import shlex
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -21,10 +21,12 @@ from portico.config import BackendConfig
 ReferenceKind = Literal["keyring", "file", "cmd"]
 KINDS: tuple[ReferenceKind, ...] = ("keyring", "file", "cmd")
 REFERENCING_KEYS = frozenset({"env", "headers", "auth", "query", "url", "base_url", "args"})
-"""Keys of a server that may contain references."""
+"""Keys of a server that may contain references, beside fixed arguments."""
 _LATER_KEYS = frozenset({"auth"})
 """Keys whose references are read when somebody signs in, not when the server is started."""
 MAX_KNOWN_VALUES = 1_000
+_FIXED_DEPTH = 6
+"""Keys of a fixed argument: `tools`, `override`, pattern, `parameters`, name, `fixed`."""
 _REFERENCE = re.compile("\0(keyring|file|cmd):([^\0]*)\0")
 
 
@@ -67,6 +69,13 @@ def parse_reference(kind: ReferenceKind, target: str, base: Path) -> SecretRefer
         if not words:
             raise ValueError("write ${cmd:program arguments}")
     return SecretReference(kind, target)
+
+
+def is_fixed_argument(keys: Sequence[Any]) -> bool:
+    """Return whether a path within a server leads to a fixed argument of a tool, or into it."""
+    if len(keys) < _FIXED_DEPTH:
+        return False
+    return (*keys[:2], keys[3], keys[5]) == ("tools", "override", "parameters", "fixed")
 
 
 def encode_reference(reference: SecretReference) -> str:

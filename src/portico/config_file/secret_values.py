@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from portico.config import BackendConfig, Config
@@ -75,6 +76,7 @@ def _iter_server_secrets(server: BackendConfig, environ: Mapping[str, str]) -> I
     for address in (server.url, server.base_url, server.openapi):
         yield from _iter_url_secrets(address or "")
     yield from _iter_argument_secrets(server.args, mask_args(server.args, server.written))
+    yield from _iter_fixed_secrets(server)
     for name, tool in server.commands.items():
         masked = mask_command(tool.command, name, server.written)
         # A one-line command may be split differently, so its words are compared by value.
@@ -83,6 +85,29 @@ def _iter_server_secrets(server: BackendConfig, environ: Mapping[str, str]) -> I
             tool.command,
             masked if is_aligned else [arg if arg in masked else MASK for arg in tool.command],
         )
+
+
+def _iter_fixed_secrets(server: BackendConfig) -> Iterator[str]:
+    """Yield fixed arguments that come from variables, or whose parameter names a secret."""
+    for glob, override in server.tools.override.items():
+        for name, parameter in override.parameters.items():
+            key = f"tools.override.{glob}.parameters.{name}.fixed"
+            is_secret = SECRET_NAME.search(name) is not None
+            yield from _iter_written_texts(parameter.fixed, key, server.written, is_all=is_secret)
+
+
+def _iter_written_texts(
+    value: Any, key: str, written: Mapping[str, str], *, is_all: bool
+) -> Iterator[str]:
+    if isinstance(value, str):
+        if is_all or key in written:
+            yield value
+    elif isinstance(value, Mapping):
+        for name, inner in cast("Mapping[str, Any]", value).items():
+            yield from _iter_written_texts(inner, f"{key}.{name}", written, is_all=is_all)
+    elif isinstance(value, list):
+        for index, inner in enumerate(cast("list[Any]", value)):
+            yield from _iter_written_texts(inner, f"{key}.{index}", written, is_all=is_all)
 
 
 def _iter_argument_secrets(args: Sequence[str], shown: Sequence[str]) -> Iterator[str]:

@@ -117,7 +117,12 @@ class GatewayRuntime:
         self._usage_reader = data.open_usage_reader()
         self.calls = CallPipeline.create(
             self.upstreams,
-            CallSettings(get_enabled_servers(config), config.limits.call_s, build_rules(config)),
+            CallSettings(
+                get_enabled_servers(config),
+                config.limits.call_s,
+                build_rules(config),
+                self.servers.secrets,
+            ),
             CallRecorder(self.bus, data.open_audit_log()),
             self.catalog,
             self.servers.syncs,

@@ -83,9 +83,9 @@ class ServerRegistry:
         self._catalog = catalog
         self._bus = bus
         self._guard = guard
-        self._secrets = SecretReader(guard)
+        self.secrets = SecretReader(guard)
         store = credentials or CredentialStore(None, None)
-        self.accounts = ServerAccounts(TokenStore(store, self._secrets))
+        self.accounts = ServerAccounts(TokenStore(store, self.secrets))
         self.sign_ins = SignInService(self.accounts.store, self._restart, bus.publish)
         self._mask = mask
         self._data_dir = data_dir
@@ -108,7 +108,7 @@ class ServerRegistry:
             self._mask.mask_text,
             self._data_dir,
             log=self._logs.setdefault(name, ServerLog()),
-            secrets=self._secrets,
+            secrets=self.secrets,
             accounts=self.accounts,
         )
         self._register(name, backend, server)
@@ -235,7 +235,9 @@ def build_profile_settings(config: Config, profile: str | None) -> ProfileSettin
             for name, server in config.servers.items()
             if server.disabled and scope.can_see_server(name)
         ),
-        allows_unlisted=replace(scope, servers=("*",)).is_unrestricted,
+        # What is not listed cannot be overridden.
+        allows_unlisted=replace(scope, servers=("*",)).is_unrestricted
+        and not any(server.tools.gives_other_names for server in config.servers.values()),
     )
 
 

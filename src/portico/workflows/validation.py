@@ -52,6 +52,12 @@ _FORMS = re.compile(
 
 def find_problems(tool: Tool, arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield certain problems as (argument, reason)."""
+    refused = dict[str, str]()
+    if tool.translation is not None:
+        for name in arguments:
+            if problems := tool.translation.find_refused([name]):
+                refused[name] = problems[0]
+        yield from refused.items()
     schema = tool.input_schema
     required = schema.get("required")
     for name in to_list(required):
@@ -59,7 +65,7 @@ def find_problems(tool: Tool, arguments: Mapping[str, Any]) -> Iterator[tuple[st
             yield name, f"{tool.address} requires it"
     known = get_properties(schema)
     if is_closed(schema):
-        for name in arguments.keys() - known.keys():
+        for name in arguments.keys() - known.keys() - refused.keys():
             near = find_nearest_names(name, known, 3)
             hint = f"it takes {_list_names(known)}"
             if near:

@@ -185,9 +185,13 @@ def _render_state(facts: Mapping[str, Any]) -> Text:
 
 
 async def run_describe(
-    wanted: Sequence[str], detail: DescribeDetail, options: ProfileOptions
+    wanted: Sequence[str],
+    detail: DescribeDetail,
+    options: ProfileOptions,
+    *,
+    original: bool = False,
 ) -> int:
-    """Show what each tool takes; exit code 1 if one is unknown."""
+    """Show what each tool takes; exit code 1 if one is unknown. `original` as its server has it."""
     setup, screen = options.load()
     async with open_gateway(setup, screen) as gateway:
         await ensure_listed(gateway, setup, screen, wanted)
@@ -199,7 +203,9 @@ async def run_describe(
             except PorticoError as error:
                 errors.append(error)
         details: dict[str, Mapping[str, Any]] = {}
-        if detail == "full":
+        if original:
+            tools = [tool.original for tool in tools]
+        elif detail == "full":
             await gateway.load_usage()
             state = select_view(gateway, setup).profile_state
             details = {tool.address: collect_tool_details(state, tool) for tool in tools}

@@ -106,7 +106,7 @@ def _collect_server_facts(gateway: GatewayRuntime, status: UpstreamStatus) -> di
         "stderr": stderr[-1] if stderr else "",
         "pid": status.diagnostics.get("pid") if is_up else None,
         "calls": status.calls,
-        "warnings": list(entry.warnings),
+        "warnings": [*entry.warnings, *map(sanitize_server_text, entry.override_problems)],
         "held": summarize_points(list_open_points(gateway.catalog.snapshot, entry)),
         "breaker": status.breaker_phase,
         "failures": status.failures,

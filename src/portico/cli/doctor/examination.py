@@ -12,6 +12,7 @@ from portico.catalog.entries import ServerSource, build_entry, build_manifest
 from portico.catalog.pinning import DefinitionPins
 from portico.catalog.scan_findings import list_open_points
 from portico.catalog.snapshot import ServerEntry, Snapshot
+from portico.catalog.tool_overrides import apply_overrides
 from portico.cli.doctor import (
     configuration_checks,
     containment_checks,
@@ -256,6 +257,7 @@ def _check_probes(
             yield from tool_checks.check(entries[name], locations, full=lists_all_tools)
             points = list_open_points(snapshot, reviewed[name])
             yield from tool_checks.check_trust(entries[name], points, locations)
+            yield from rule_checks.check_overrides(apply_overrides(reviewed[name]), locations)
             yield from rule_checks.check_server_rules(
                 name, server, (entry.name for entry in probe.listing.tools), locations
             )

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from portico.catalog.address import find_nearest_names
 from portico.catalog.snapshot import ServerEntry, Snapshot
-from portico.catalog.tool import Tool
+from portico.catalog.tool import Tool, sanitize_text
 from portico.cli.doctor.finding import (
     ConfigLocation,
     ConfigLocations,
@@ -54,6 +54,7 @@ def check_server_rules(
         for position, glob in enumerate(getattr(rules, section))
     ]
     patterns += [("rename", old, old, set(own)) for old in rules.rename]
+    patterns += [("override", glob, glob, exposed) for glob in rules.override]
     patterns += [("categories", glob, glob, exposed) for glob in rules.categories]
     for section, key, glob, tools in patterns:
         is_used = glob in tools if section == "rename" else _matches_any(glob, tools)
@@ -73,6 +74,18 @@ def check_server_rules(
             f"tools.allow and tools.deny leave none of its {len(own)} tools",
             f"Its tools: {', '.join(own[:8])}.",
             locations.locate_server(name, "tools"),
+        )
+
+
+def check_overrides(entry: ServerEntry, locations: ConfigLocations) -> Iterator[DoctorFinding]:
+    """Yield overrides that do not fit what a server lists now."""
+    for problem in entry.override_problems:
+        yield warning(
+            "rules.override_misfit",
+            sanitize_text(problem),
+            f"`portico describe --original {entry.name}.TOOL` shows what the server says now; the"
+            " rest of the overrides is applied.",
+            locations.locate_server(entry.name, "tools", "override"),
         )
 
 

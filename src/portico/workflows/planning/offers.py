@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from portico.calls.validation import is_valid_for_schema
+from portico.catalog.schema_validator import is_valid_for_schema
 from portico.workflows.planning.argument_reader import LeafReading
 from portico.workflows.planning.parameters import Leaf
 from portico.workflows.planning.tool_choice import ChosenTool

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.calls.schema_cost import MAX_PEAK, PeakCounter
+from portico.catalog.schema_cost import MAX_PEAK, PeakCounter
 from portico.json_text.json_codec import measure_value
 
 
