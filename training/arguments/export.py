@@ -26,7 +26,7 @@ from portico.search.dense.encoder import (
 )
 from training.export import OPSET, Graph, add_layer, add_norm
 
-HEADS = ("pointers", "begins")
+HEADS = ("pointers", "begins", "serves")
 _STORED = (TensorProto.INT8, TensorProto.FLOAT)
 _ALIGNMENT = 64
 _SHARED = ("tokens", "token_scales")

@@ -1,4 +1,4 @@
-"""The argument reader's network: states of tokens, and pointers between them.
+"""The argument reader's network: states of tokens, pointers between them, and whether a tool serves.
 
 Opened at its first use; onnxruntime or numpy runs it, as they run the encoder. Thread-safe.
 """
@@ -54,6 +54,12 @@ class ReaderNetwork:
         asked_first, first, asked_last, last = np.split(parts, _POINTER_PARTS, axis=1)
         scale = np.float32(first.shape[1] ** -0.5)
         return asked_first[marks] @ first.T * scale, asked_last[marks] @ last.T * scale
+
+    def judge_tool(self, states: Floats) -> float:
+        """Return how surely a tool that was read without parameters does what is wanted, as a
+        logit."""
+        score = states[0] @ self._tensors["serves.weight"][0] + self._tensors["serves.bias"][0]
+        return float(score)
 
     def find_beginnings(self, states: Floats) -> Floats:
         """Return for each token how likely another thing to do begins there."""

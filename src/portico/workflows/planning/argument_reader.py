@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from portico.catalog.schema_types import to_one_line
 from portico.catalog.tool import Tool, to_literal
 from portico.search.dense.reader import ReaderNetwork
 from portico.workflows.planning.argument_sequence import (
@@ -20,7 +21,7 @@ from portico.workflows.planning.argument_sequence import (
     SpecialTokens,
     build_sequence,
 )
-from portico.workflows.planning.parameters import Leaf, split_identifier
+from portico.workflows.planning.parameters import Leaf, list_leaves, split_identifier
 from portico.workflows.planning.said_words import SaidWords, encode_pieces, read_said_words
 
 _BEGINS = 0.5
@@ -29,6 +30,8 @@ _SHORT_CLAUSE = 8
 _MAX_SPANS = 4
 _MAX_SPAN_WORDS = 60
 _MIN_CLAUSE_WORDS = 2
+_DESCRIBED_LEAVES = 8
+_MAX_DESCRIPTION = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +84,14 @@ class ArgumentReader:
         """Return the things to do, in order; beside inputs, unlikely ones too."""
         least = _BEGINS_BESIDE_INPUTS if said.inputs else _BEGINS
         begins = [(0, 1.0)]
-        for number, likely in enumerate(self._find_beginnings(said)):
+        for number, likely in enumerate(self.find_beginnings(said)):
             is_far = number - begins[-1][0] >= _MIN_CLAUSE_WORDS
             if likely > least and is_far and len(begins) < limit:
                 begins.append((number, likely))
         ends = [*(number - 1 for number, _ in begins[1:]), len(said.spans) - 1]
         return [Clause(at, end, likely) for (at, likely), end in zip(begins, ends, strict=True)]
 
-    def _find_beginnings(self, said: SaidWords) -> list[float]:
+    def find_beginnings(self, said: SaidWords) -> list[float]:
         """Return by word how likely another thing to do begins there."""
         ids = [self._special.first]
         places: list[int] = []
@@ -102,12 +105,25 @@ class ArgumentReader:
         likely = self._network.find_beginnings(states)
         return [float(likely[place]) for place in places]
 
+    def judge_tool(self, said: SaidWords, clause: tuple[int, int], tool: Tool) -> float:
+        """Return how surely a tool does what a clause wants, as a logit."""
+        words = encode_pieces(self.tokenizer, describe_choice(tool))
+        in_clause = self._mark_clause(said, clause)
+        sequence = build_sequence(self._special, said.pieces, in_clause, words, ())
+        return self._network.judge_tool(
+            self._network.compute_states(sequence.ids, sequence.kinds)
+        )
+
+    def _mark_clause(self, said: SaidWords, clause: tuple[int, int]) -> list[bool]:
+        """Return for each word whether it is in the clause; those of inputs always are."""
+        words = len(said.spans)
+        return [clause[0] <= at <= clause[1] or at >= words for at in range(len(said.pieces))]
+
     def read_arguments(
         self, said: SaidWords, clause: tuple[int, int], tool: Tool, leaves: Sequence[Leaf]
     ) -> list[LeafReading]:
         """Read the parameters of one tool, as many passes as they need."""
-        words = len(said.spans)
-        in_clause = [clause[0] <= at <= clause[1] or at >= words for at in range(len(said.pieces))]
+        in_clause = self._mark_clause(said, clause)
         tool_words = encode_pieces(self.tokenizer, describe_tool_words(tool))
         asked = [self._describe_leaf(leaf) for leaf in leaves]
         found: list[LeafReading] = []
@@ -138,6 +154,14 @@ def describe_tool_words(tool: Tool) -> str:
     """Return a tool's name, its server and its first words, as they are read."""
     name = " ".join(split_identifier(f"{tool.name} {tool.server}"))
     return f"{name}: {tool.description[:120]}"
+
+
+def describe_choice(tool: Tool) -> str:
+    """Return what a tool is told by where it is read without its parameters."""
+    name = " ".join(split_identifier(f"{tool.name} {tool.server}"))
+    leaves = list_leaves(tool)[:_DESCRIBED_LEAVES]
+    taken = ", ".join(" ".join(split_identifier(leaf.name)) for leaf in leaves)
+    return f"{name} ({taken}): {to_one_line(tool.description[:_MAX_DESCRIPTION])}"
 
 
 def _read_leaf(
