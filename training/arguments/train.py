@@ -447,9 +447,7 @@ def main() -> None:
     servers = sorted({example["tool"].split("/")[0] for example in data["examples"]})
     held = set(random.Random(5).sample(servers, len(servers) // 10)) if options.hold_out else set()
     held_examples = [
-        one
-        for one in data["examples"]
-        if one["tool"].split("/")[0] in held and not one["task"]
+        one for one in data["examples"] if one["tool"].split("/")[0] in held and not one["task"]
     ]
     examples = [one for one in data["examples"] if one["tool"].split("/")[0] not in held]
     choices: dict[bool, list[Any]] = {False: [], True: []}

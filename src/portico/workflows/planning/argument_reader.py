@@ -1,6 +1,7 @@
 """Reads what was said: where each thing to do begins, and which words are which argument.
 
-A small network points from each parameter of a tool to its value (`search/dense/reader.py`).
+A small network points from each parameter of a tool to its value, another one tells what is to be
+done and which tool does it (`search/dense/reader.py`).
 Bounded by the limits of `argument_sequence`; runs in a thread.
 """
 
@@ -66,10 +67,11 @@ class LeafReading:
 
 
 class ArgumentReader:
-    """Reads intents with the shipped network."""
+    """Reads intents with the shipped networks."""
 
-    def __init__(self, network: ReaderNetwork) -> None:
+    def __init__(self, network: ReaderNetwork, chooser: ReaderNetwork) -> None:
         self._network = network
+        self._chooser = chooser
         self.tokenizer = network.tokenizer
         vocabulary = network.tokenizer.vocabulary
         self._special = SpecialTokens(
@@ -101,8 +103,8 @@ class ArgumentReader:
             places.append(len(ids))
             ids.extend(pieces)
         ids.append(self._special.separator)
-        states = self._network.compute_states(ids, [0] * len(ids))
-        likely = self._network.find_beginnings(states)
+        states = self._chooser.compute_states(ids, [0] * len(ids))
+        likely = self._chooser.find_beginnings(states)
         return [float(likely[place]) for place in places]
 
     def judge_tool(self, said: SaidWords, clause: tuple[int, int], tool: Tool) -> float:
@@ -110,9 +112,8 @@ class ArgumentReader:
         words = encode_pieces(self.tokenizer, describe_choice(tool))
         in_clause = self._mark_clause(said, clause)
         sequence = build_sequence(self._special, said.pieces, in_clause, words, ())
-        return self._network.judge_tool(
-            self._network.compute_states(sequence.ids, sequence.kinds)
-        )
+        states = self._chooser.compute_states(sequence.ids, sequence.kinds)
+        return self._chooser.judge_tool(states)
 
     def _mark_clause(self, said: SaidWords, clause: tuple[int, int]) -> list[bool]:
         """Return for each word whether it is in the clause; those of inputs always are."""

@@ -17,7 +17,7 @@ from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.results.shape import Shape
 from portico.search import Ranking
-from portico.search.dense.reader import get_reader_network
+from portico.search.dense.reader import get_chooser_network, get_reader_network
 from portico.search.lexical.tokens import MAX_TEXT
 from portico.workflows.planning.argument_reader import ArgumentReader, Clause, LeafReading
 from portico.workflows.planning.assignment import Encode, score_inputs
@@ -54,6 +54,9 @@ _CANDIDATES = 12
 _NEAREST = 3
 _SERVED = 0.85
 """Score of the best tool from which a clause is taken for something to do."""
+_JUDGED = 16
+_JUDGED_WEIGHT = 0.03
+_JUDGED_WEIGHT_OF_WORDS = 0.06
 _FITTED = 5
 _FIT_WINDOW = 0.2
 """How many candidates are read, and how far behind the best they may be."""
@@ -251,7 +254,7 @@ def _describe_others(
 
 def open_reader() -> ArgumentReader:
     """Return the reader of arguments; the first use reads its weights."""
-    return ArgumentReader(get_reader_network())
+    return ArgumentReader(get_reader_network(), get_chooser_network())
 
 
 class _ClauseSearch:
@@ -415,11 +418,16 @@ def _fit_tools(
     share of their required parameters that were said."""
     fitting: list[tuple[tuple[int, int], Sequence[FittedTool]]] = []
     for clause, candidates in found:
-        best = candidates[0][1]
         bare = _drop_values(said.get_text(*clause))
         fitted: list[FittedTool] = []
-        for tool, found_score in candidates:
-            score = found_score
+        weight = _JUDGED_WEIGHT if said.inputs else _JUDGED_WEIGHT_OF_WORDS
+        judged = [
+            (tool, score, score + weight * reader.judge_tool(said, clause, tool))
+            for tool, score in candidates[:_JUDGED]
+        ]
+        judged.sort(key=lambda one: -one[2])
+        best = judged[0][2]
+        for tool, found_score, score in judged:
             takes = (0.0,) * (len(said.inputs) or len(said.values))
             if len(fitted) < _FITTED and score > best - _FIT_WINDOW:
                 reading = _read_step(reader, said, ChosenTool(clause, tool), known)
