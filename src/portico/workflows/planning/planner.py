@@ -55,6 +55,10 @@ _NEAREST = 3
 _SERVED = 0.85
 """Score of the best tool from which a clause is taken for something to do."""
 _JUDGED = 16
+_JUDGED_ALONE = 8
+_JUDGED_FITTING = 1.0
+_JUDGED_SERVED = 1.5
+_JUDGED_EVIDENCE = 0.04
 _JUDGED_WEIGHT = 0.03
 _JUDGED_WEIGHT_OF_WORDS = 0.06
 _FITTED = 5
@@ -67,7 +71,7 @@ _LEAST_TAKEN = 0.3
 _OWN = 0.5
 """Sum of what a step takes of inputs beyond others, from which its clause is one of its own."""
 _EVIDENCE = 0.96
-_EVIDENCE_OF_WORDS = 0.7
+_EVIDENCE_OF_WORDS = 0.6
 """Below this, a tool is not taken for what a clause means; words with values in them say less."""
 _SURE = 0.9
 """Likelihood of a clause's beginning from which it stays one."""
@@ -173,7 +177,7 @@ async def _plan(
     known: _Readings = {}
     gaps: dict[str, float] = {}
     while True:
-        search = _ClauseSearch(said, request.snapshot, request.find)
+        search = _ClauseSearch(said, request.snapshot, request.find, reader)
         for clause in clauses:
             await search.add((clause.first, clause.last), is_last=clause == clauses[-1])
         if not search.found and not request.tools:
@@ -194,7 +198,7 @@ async def _plan(
         clauses = joined
     unserved = [] if request.tools else search.unserved
     if not request.tools:
-        doubtful = await asyncio.to_thread(_find_doubtful, chosen, said, encode)
+        doubtful = await asyncio.to_thread(_find_doubtful, chosen, said, encode, reader)
         if len(doubtful) == len(chosen):
             unserved += [
                 UnservedClause(said.get_text(*it.clause), (it.tool.address,)) for it in chosen
@@ -264,12 +268,15 @@ class _ClauseSearch:
     Take it offline."), or belongs to the one before it.
     """
 
-    def __init__(self, said: SaidWords, snapshot: Snapshot, find: FindTools) -> None:
+    def __init__(
+        self, said: SaidWords, snapshot: Snapshot, find: FindTools, reader: ArgumentReader
+    ) -> None:
         self.found: list[tuple[tuple[int, int], Sequence[tuple[Tool, float]]]] = []
         self.unserved: list[UnservedClause] = []
         self._said = said
         self._snapshot = snapshot
         self._find = find
+        self._reader = reader
         self._first_open: int | None = None
         # Scores of words alone are on another scale.
         self._by_meaning = snapshot.index.encode_query("tool") is not None
@@ -278,7 +285,12 @@ class _ClauseSearch:
         """Search for the tools of the next clause."""
         words = self._said.get_text(*clause)
         hits, is_weak = await self._search(words)
-        if is_weak or (self._by_meaning and hits[0].score < _SERVED):
+        is_low = is_weak or (self._by_meaning and hits[0].score < _SERVED)
+        if is_low and hits and self._by_meaning:
+            best = await asyncio.to_thread(self._judge_best, clause, hits)
+            is_weak = is_weak and best < _JUDGED_FITTING
+            is_low = best < _JUDGED_SERVED
+        if is_low:
             if is_last and self.found:
                 (first, _), known = self.found[-1]
                 self.found[-1] = ((first, clause[1]), known)
@@ -316,6 +328,11 @@ class _ClauseSearch:
                 found = _mix_candidates(halved, beside, 0.5)
         hits = [hit for hit in found if hit.address in self._snapshot.tools]
         return hits, not hits or hits[0].weak
+
+    def _judge_best(self, clause: tuple[int, int], hits: Sequence[PlanCandidate]) -> float:
+        """Return how surely the best of the first tools does what a clause wants."""
+        tools = self._look_up(hits[:_JUDGED_ALONE])
+        return max(self._reader.judge_tool(self._said, clause, tool) for tool, _ in tools)
 
     def _look_up(self, hits: Sequence[PlanCandidate]) -> list[tuple[Tool, float]]:
         tools = self._snapshot.tools
@@ -356,12 +373,17 @@ def _mix_candidates(
 
 
 def _find_doubtful(
-    chosen: Sequence[ChosenTool], said: SaidWords, encode: Encode
+    chosen: Sequence[ChosenTool], said: SaidWords, encode: Encode, reader: ArgumentReader
 ) -> list[ChosenTool]:
     """Return the choices for which little speaks: what the clause and the tool mean, its rank, its
-    name, and what it takes of the inputs."""
+    name, the network, and what it takes of the inputs."""
     least = _EVIDENCE if said.inputs else _EVIDENCE_OF_WORDS
-    return [choice for choice in chosen if _weigh_evidence(choice, said, encode) < least]
+    doubtful: list[ChosenTool] = []
+    for choice in chosen:
+        judged = _JUDGED_EVIDENCE * reader.judge_tool(said, choice.clause, choice.tool)
+        if _weigh_evidence(choice, said, encode) + judged < least:
+            doubtful.append(choice)
+    return doubtful
 
 
 def _weigh_evidence(choice: ChosenTool, said: SaidWords, encode: Encode) -> float:
