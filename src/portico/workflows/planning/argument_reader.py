@@ -26,7 +26,6 @@ from portico.workflows.planning.parameters import Leaf, list_leaves, split_ident
 from portico.workflows.planning.said_words import SaidWords, encode_pieces, read_said_words
 
 _BEGINS = 0.5
-_BEGINS_BESIDE_INPUTS = 0.1
 _SHORT_CLAUSE = 8
 _MAX_SPANS = 4
 _MAX_SPAN_WORDS = 60
@@ -41,8 +40,6 @@ class Clause:
 
     first: int
     last: int
-    likely: float
-    """That it begins there."""
 
     @property
     def is_short(self) -> bool:
@@ -83,15 +80,14 @@ class ArgumentReader:
         return read_said_words(intent, inputs, self.tokenizer)
 
     def split_clauses(self, said: SaidWords, limit: int) -> list[Clause]:
-        """Return the things to do, in order; beside inputs, unlikely ones too."""
-        least = _BEGINS_BESIDE_INPUTS if said.inputs else _BEGINS
-        begins = [(0, 1.0)]
+        """Return the things to do, in order."""
+        begins = [0]
         for number, likely in enumerate(self.find_beginnings(said)):
-            is_far = number - begins[-1][0] >= _MIN_CLAUSE_WORDS
-            if likely > least and is_far and len(begins) < limit:
-                begins.append((number, likely))
-        ends = [*(number - 1 for number, _ in begins[1:]), len(said.spans) - 1]
-        return [Clause(at, end, likely) for (at, likely), end in zip(begins, ends, strict=True)]
+            is_far = number - begins[-1] >= _MIN_CLAUSE_WORDS
+            if likely > _BEGINS and is_far and len(begins) < limit:
+                begins.append(number)
+        ends = [*(number - 1 for number in begins[1:]), len(said.spans) - 1]
+        return [Clause(at, end) for at, end in zip(begins, ends, strict=True)]
 
     def find_beginnings(self, said: SaidWords) -> list[float]:
         """Return by word how likely another thing to do begins there."""

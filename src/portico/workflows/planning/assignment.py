@@ -35,7 +35,7 @@ from portico.workflows.planning.offers import (
 from portico.workflows.planning.parameters import Leaf, split_identifier, to_plain_name
 from portico.workflows.planning.said_words import SaidInput, SaidWords, write_value
 from portico.workflows.planning.tool_choice import ChosenTool
-from portico.workflows.planning.value_forms import score_date
+from portico.workflows.planning.value_forms import convert_counted, score_date
 from portico.workflows.planning.values import (
     NOTHING,
     Each,
@@ -93,6 +93,12 @@ def score_inputs(reading: StepReading, said: SaidWords) -> list[list[float]]:
         ]
         for leaf_reading in reading.leaves
     ]
+
+
+def fit_input(given: SaidInput, leaf: Leaf, leaves: Sequence[Leaf]) -> Any:
+    """Convert an input to what a parameter takes; NOTHING if it takes no such value."""
+    counted = convert_counted(given.name, given.value, leaf)
+    return counted if is_fit(counted, leaf) else fit_value(given.value, leaf, leaves)
 
 
 def _score_names(given: SaidInput, leaf: Leaf, tool: str, context: Collection[str]) -> float:
@@ -194,7 +200,7 @@ def _list_offers(
                 continue
             score = scores[at][which] + _score_forms(given.value, leaf)
             score += _MENTIONED * leads[which]
-            value = fit_value(given.value, leaf, all_leaves)
+            value = fit_input(given, leaf, all_leaves)
             if value is not NOTHING:
                 yield Offer(score, number, at, ("input", which, which), value)
         yield from _list_options(number, at, leaf_reading, reading.choice, said)
@@ -312,7 +318,7 @@ def rank_leaves(
             score = reading.leaves[at].inputs[which] + _score_names(given, leaf, tool.name, context)
             score += _compare_texts(encode, name, " ".join(split_identifier(leaf.name)))
             score += _compare_texts(encode, whole, leaf.describe()[:160])
-            value = fit_value(given.value, leaf, leaves)
+            value = fit_input(given, leaf, leaves)
             offers.append(Offer(score, step, at, ("input", which, which), value))
     return sorted(offers, key=lambda offer: -offer.score)
 

@@ -73,8 +73,6 @@ _OWN = 0.5
 _EVIDENCE = 0.96
 _EVIDENCE_OF_WORDS = 0.6
 """Below this, a tool is not taken for what a clause means; words with values in them say less."""
-_SURE = 0.9
-"""Likelihood of a clause's beginning from which it stays one."""
 _NO_NEEDS = 0.8
 """Fit of a tool that needs nothing."""
 _CONTEXT_WEIGHT = 0.4
@@ -408,29 +406,20 @@ def _compare_meaning(words: str, tool: Tool, encode: Encode) -> float:
 def join_clauses(
     clauses: Sequence[Clause], chosen: Sequence[ChosenTool], said: SaidWords
 ) -> list[Clause]:
-    """Join a clause whose tool takes nothing of its own with its neighbour: the first with the next
-    if it only says where (`In GitLab, …`), another with the one before if its beginning is
-    unsure."""
-    joined = list(clauses)
-    for at, clause in enumerate(clauses):
-        choice = next((it for it in chosen if it.clause == (clause.first, clause.last)), None)
-        if choice is None or len(chosen) < 2:
-            continue
-        others = [it.takes for it in chosen if it is not choice]
-        own = sum(
-            max(0.0, takes - max(other[which] for other in others))
-            for which, takes in enumerate(choice.takes)
-        )
-        if own >= _OWN:
-            continue
-        is_place = clause.is_short and said.get_text(clause.last, clause.last) == ","
-        if at == 0 and (is_place or joined[1].likely < _SURE):
-            return [Clause(clause.first, joined[1].last, 1.0), *joined[2:]]
-        if at and clause.likely < _SURE:
-            before = joined[at - 1]
-            joined[at - 1 : at + 1] = [Clause(before.first, clause.last, before.likely)]
-            return joined
-    return joined
+    """Join the first clause with the next if it only says where (`In GitLab, …`) and its tool takes
+    nothing of its own."""
+    first = clauses[0]
+    is_place = first.is_short and said.get_text(first.last, first.last) == ","
+    if len(chosen) < 2 or not is_place or chosen[0].clause != (first.first, first.last):
+        return list(clauses)
+    others = [choice.takes for choice in chosen[1:]]
+    own = sum(
+        max(0.0, takes - max(other[which] for other in others))
+        for which, takes in enumerate(chosen[0].takes)
+    )
+    if own >= _OWN:
+        return list(clauses)
+    return [Clause(first.first, clauses[1].last), *clauses[2:]]
 
 
 def _fit_tools(
