@@ -1,6 +1,6 @@
 """Planning: turns an intent in plain words, and inputs, into a workflow. No tool is called here.
 
-planner: entry point · argument_reader: clauses and arguments, by a small network
+planner: entry point · argument_reader: clauses, tools and arguments, by two small networks
 said_words, argument_sequence: what it reads · parameters: where values may go
 tool_choice: one tool per clause · assignment: values to parameters · step_builder: the steps, and
 what is missing · name_matching, values, joins: names, conversions, results of earlier steps

@@ -5,7 +5,6 @@ value. How sure a pair is: what the network points to, how the names fit, whethe
 and whether the step's words speak of the input.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from heapq import nlargest
@@ -35,7 +34,7 @@ from portico.workflows.planning.offers import (
 from portico.workflows.planning.parameters import Leaf, split_identifier, to_plain_name
 from portico.workflows.planning.said_words import SaidInput, SaidWords, write_value
 from portico.workflows.planning.tool_choice import ChosenTool
-from portico.workflows.planning.value_forms import convert_counted, score_date
+from portico.workflows.planning.value_forms import convert_counted
 from portico.workflows.planning.values import (
     NOTHING,
     Each,
@@ -86,9 +85,7 @@ def score_inputs(reading: StepReading, said: SaidWords) -> list[list[float]]:
     context = get_context_words(tool)
     return [
         [
-            likely
-            + _score_names(given, leaf_reading.leaf, tool.name, context)
-            + score_date(given.value, leaf_reading.leaf)
+            likely + _score_names(given, leaf_reading.leaf, tool.name, context)
             for given, likely in zip(said.inputs, leaf_reading.inputs, strict=True)
         ]
         for leaf_reading in reading.leaves
@@ -178,7 +175,6 @@ def assign_values(
             adjusted for offer in offers if (adjusted := _adjust(offer, best, readings)) is not None
         ]
     _put_in_order(assigned, known)
-    _prefer_unused(said, assigned, answered, everything)
     _assign_left_over(readings, said, assigned, answered, encode)
     if not said.inputs:
         assign_left_over_words(readings, said, assigned, answered)
@@ -267,23 +263,6 @@ def _put_in_order(assigned: Assignment, known: dict[tuple[int, int, Source], Off
         if changed.score + changed_other.score > first.score + second.score - _IN_ORDER:
             assigned[one] = changed
             assigned[other] = changed_other
-
-
-def _prefer_unused(
-    said: SaidWords, assigned: Assignment, answered: Answered, offers: Sequence[Offer]
-) -> None:
-    """Give an input that no step has to a parameter whose input another step has too."""
-    for which in find_unused(said, assigned, answered):
-        if said.inputs[which].is_part:
-            continue
-        counts = Counter(offer.source for offer in assigned.values())
-        for offer in offers:
-            place = (offer.step, offer.leaf)
-            if offer.source[:2] != ("input", which) or offer.score < LEAST:
-                continue
-            if place in assigned and counts[assigned[place].source] > 1:
-                assigned[place] = offer
-                break
 
 
 def find_unused(said: SaidWords, assigned: Assignment, answered: Answered) -> list[int]:

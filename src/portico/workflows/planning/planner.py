@@ -55,16 +55,18 @@ _NEAREST = 3
 _SERVED = 0.85
 """Score of the best tool from which a clause is taken for something to do."""
 _JUDGED = 16
+_JUDGED_WEIGHT = 0.03
+_JUDGED_WEIGHT_OF_WORDS = 0.06
+_JUDGED_EVIDENCE = 0.04
+"""How many candidates the network judges, and how much a unit of its logit weighs."""
 _JUDGED_ALONE = 8
 _JUDGED_FITTING = 1.0
 _JUDGED_SERVED = 1.5
-_JUDGED_EVIDENCE = 0.04
-_JUDGED_WEIGHT = 0.03
-_JUDGED_WEIGHT_OF_WORDS = 0.06
+"""Tools that are judged where the search is unsure of a clause; the logits of the best of them from
+which one fits after all, and from which the clause is something to do."""
 _FITTED = 5
 _FIT_WINDOW = 0.2
 """How many candidates are read, and how far behind the best they may be."""
-_FIT_WEIGHT = 0.15
 _MEANING_WEIGHT = 0.25
 """Of how near the words without values are to a tool, where no inputs were passed."""
 _LEAST_TAKEN = 0.3
@@ -73,8 +75,6 @@ _OWN = 0.5
 _EVIDENCE = 0.96
 _EVIDENCE_OF_WORDS = 0.6
 """Below this, a tool is not taken for what a clause means; words with values in them say less."""
-_NO_NEEDS = 0.8
-"""Fit of a tool that needs nothing."""
 _CONTEXT_WEIGHT = 0.4
 """Weight of a search with the clauses before it."""
 TOOLS = "tools"
@@ -425,8 +425,7 @@ def join_clauses(
 def _fit_tools(
     reader: ArgumentReader, said: SaidWords, found: _Found, known: _Readings, encode: Encode
 ) -> Candidates:
-    """Measure of the best candidates what they take of the inputs, and raise their scores by the
-    share of their required parameters that were said."""
+    """Judge the candidates by the network, and measure of the best what they take of the inputs."""
     fitting: list[tuple[tuple[int, int], Sequence[FittedTool]]] = []
     for clause, candidates in found:
         bare = _drop_values(said.get_text(*clause))
@@ -442,8 +441,7 @@ def _fit_tools(
             takes = (0.0,) * (len(said.inputs) or len(said.values))
             if len(fitted) < _FITTED and score > best - _FIT_WINDOW:
                 reading = _read_step(reader, said, ChosenTool(clause, tool), known)
-                takes, share = measure_fit(reading, said)
-                score += _FIT_WEIGHT * share
+                takes = measure_takes(reading, said)
                 if not said.inputs:
                     score += _MEANING_WEIGHT * _compare_meaning(bare, tool, encode)
             fitted.append(FittedTool(tool, score, takes, found_score))
@@ -451,16 +449,13 @@ def _fit_tools(
     return fitting
 
 
-def measure_fit(reading: StepReading, said: SaidWords) -> tuple[tuple[float, ...], float]:
-    """Return how surely a tool takes each input, or without inputs each value in the words, and the
-    share of its required parameters that were said."""
+def measure_takes(reading: StepReading, said: SaidWords) -> tuple[float, ...]:
+    """Return how surely a tool takes each input, or without inputs each value in the words."""
     leaves = [leaf_reading.leaf for leaf_reading in reading.leaves]
     given = [one.value for one in said.inputs] or said.values
     scores = score_inputs(reading, said) if said.inputs else score_values(reading, said)
     takes = [0.0] * len(given)
-    needed: list[float] = []
-    for leaf_reading, row in zip(reading.leaves, scores, strict=True):
-        leaf = leaf_reading.leaf
+    for leaf, row in zip(leaves, scores, strict=True):
         for which, score in enumerate(row):
             if score > max(takes[which], _LEAST_TAKEN):
                 value = given[which]
@@ -470,10 +465,7 @@ def measure_fit(reading: StepReading, said: SaidWords) -> tuple[tuple[float, ...
                     fitting = fit_value(value, leaf, leaves)
                 if fitting is not NOTHING:
                     takes[which] = min(1.0, score)
-        if leaf.required:
-            needed.append(max(1 - leaf_reading.absent, *(min(1.0, it) for it in row), 0.0))
-    share = sum(needed) / len(needed) if needed else _NO_NEEDS
-    return tuple(takes), share
+    return tuple(takes)
 
 
 def _read_step(

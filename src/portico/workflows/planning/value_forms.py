@@ -13,7 +13,6 @@ from portico.workflows.planning.values import (
     NOTHING,
     convert_input,
     convert_text,
-    to_iso_date,
     wants_date,
 )
 
@@ -72,13 +71,6 @@ def score_form(value: SaidValue, leaf: Leaf) -> float:
     if value.items:
         score += _LISTED if leaf.types & {"array", "any", "union"} or leaf.is_plural else -_LISTED
     return score
-
-
-def score_date(value: object, leaf: Leaf) -> float:
-    """Return what an input adds to its score for a parameter if it is a date."""
-    if not isinstance(value, str) or not to_iso_date(value):
-        return 0.0
-    return score_form(SaidValue(ValueKind.DATE, value, 0, 0), leaf)
 
 
 def convert_value(value: SaidValue, leaf: Leaf) -> Any:
