@@ -1,15 +1,15 @@
 """Plans a workflow from an intent and inputs: things to do, a tool for each, their arguments.
 
-    argument_reader (clauses) → search → argument_reader (arguments) → tool_choice → step_builder
+    argument_reader (clauses) → clause_search → argument_reader (tools, arguments) → tool_choice
+    → step_builder
 
 Nothing is invented: a clause without a fitting tool is reported with the nearest ones, and a
-required argument that nothing provides becomes an input. Up to five tools are read a clause; a
-clause that takes nothing of its own joins its neighbour, and the search begins again.
+required argument that nothing provides becomes an input. Up to sixteen tools are judged and five
+read a clause; a first clause that only says where joins the next, and the search begins again.
 """
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -21,6 +21,12 @@ from portico.search.dense.reader import get_chooser_network, get_reader_network
 from portico.search.lexical.tokens import MAX_TEXT
 from portico.workflows.planning.argument_reader import ArgumentReader, Clause, LeafReading
 from portico.workflows.planning.assignment import Encode, score_inputs
+from portico.workflows.planning.clause_search import (
+    ClauseSearch,
+    FindTools,
+    UnservedClause,
+    drop_values,
+)
 from portico.workflows.planning.joins import ShapeLookup
 from portico.workflows.planning.name_matching import compute_cosine, to_words
 from portico.workflows.planning.offers import StepReading, fit_value
@@ -42,28 +48,13 @@ from portico.workflows.planning.word_offers import fit_said_value, score_values
 _Found = Sequence[tuple[tuple[int, int], Sequence[tuple[Tool, float]]]]
 _Readings = dict[tuple[tuple[int, int], str], list[LeafReading]]
 """By clause and tool."""
-FindTools = Callable[[str, int], Awaitable[Sequence[PlanCandidate]]]
-"""The tools that some words mean, best first: (words, how many)."""
 
 MAX_CLAUSES = 8
-_QUOTATION = re.compile(r"[\"“«„][^\"”»“]{1,400}[\"”»“]")
-_TOKEN = re.compile(r"\S+")
-_VALUE_MARK = re.compile(r"\d|://|\w/\w|\w_\w|@")
-"""In a token that is a value."""
-_CANDIDATES = 12
-_NEAREST = 3
-_SERVED = 0.85
-"""Score of the best tool from which a clause is taken for something to do."""
 _JUDGED = 16
 _JUDGED_WEIGHT = 0.03
 _JUDGED_WEIGHT_OF_WORDS = 0.06
 _JUDGED_EVIDENCE = 0.04
 """How many candidates the network judges, and how much a unit of its logit weighs."""
-_JUDGED_ALONE = 8
-_JUDGED_FITTING = 1.0
-_JUDGED_SERVED = 1.5
-"""Tools that are judged where the search is unsure of a clause; the logits of the best of them from
-which one fits after all, and from which the clause is something to do."""
 _FITTED = 5
 _FIT_WINDOW = 0.2
 """How many candidates are read, and how far behind the best they may be."""
@@ -75,8 +66,6 @@ _OWN = 0.5
 _EVIDENCE = 0.96
 _EVIDENCE_OF_WORDS = 0.6
 """Below this, a tool is not taken for what a clause means; words with values in them say less."""
-_CONTEXT_WEIGHT = 0.4
-"""Weight of a search with the clauses before it."""
 TOOLS = "tools"
 """The input that names the tools to plan with."""
 _OTHERS = 3
@@ -84,15 +73,6 @@ _NEAR = 0.4
 _NEEDS = 5
 """How many tools that were nearly chosen are named, how far behind they may be, and how many of
 their parameters are named."""
-
-
-@dataclass(frozen=True, slots=True)
-class UnservedClause:
-    """Words that no tool here serves."""
-
-    clause: str
-    nearest: tuple[str, ...]
-    """Addresses of the nearest tools."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +155,7 @@ async def _plan(
     known: _Readings = {}
     gaps: dict[str, float] = {}
     while True:
-        search = _ClauseSearch(said, request.snapshot, request.find, reader)
+        search = ClauseSearch(said, request.snapshot, request.find, reader)
         for clause in clauses:
             await search.add((clause.first, clause.last), is_last=clause == clauses[-1])
         if not search.found and not request.tools:
@@ -259,117 +239,6 @@ def open_reader() -> ArgumentReader:
     return ArgumentReader(get_reader_network(), get_chooser_network())
 
 
-class _ClauseSearch:
-    """Finds tools for one clause after another.
-
-    A clause that no tool serves well tells what the next one is about ("The page is out of date.
-    Take it offline."), or belongs to the one before it.
-    """
-
-    def __init__(
-        self, said: SaidWords, snapshot: Snapshot, find: FindTools, reader: ArgumentReader
-    ) -> None:
-        self.found: list[tuple[tuple[int, int], Sequence[tuple[Tool, float]]]] = []
-        self.unserved: list[UnservedClause] = []
-        self._said = said
-        self._snapshot = snapshot
-        self._find = find
-        self._reader = reader
-        self._first_open: int | None = None
-        # Scores of words alone are on another scale.
-        self._by_meaning = snapshot.index.encode_query("tool") is not None
-
-    async def add(self, clause: tuple[int, int], *, is_last: bool) -> None:
-        """Search for the tools of the next clause."""
-        words = self._said.get_text(*clause)
-        hits, is_weak = await self._search(words)
-        is_low = is_weak or (self._by_meaning and hits[0].score < _SERVED)
-        if is_low and hits and self._by_meaning:
-            best = await asyncio.to_thread(self._judge_best, clause, hits)
-            is_weak = is_weak and best < _JUDGED_FITTING
-            is_low = best < _JUDGED_SERVED
-        if is_low:
-            if is_last and self.found:
-                (first, _), known = self.found[-1]
-                self.found[-1] = ((first, clause[1]), known)
-                self._report(words, hits, is_weak)
-                return
-            if not is_last:
-                if self._first_open is None:
-                    self._first_open = clause[0]
-                self._report(words, hits, is_weak)
-                return
-        if self._first_open is not None:
-            clause = (self._first_open, clause[1])
-            self._first_open = None
-            words = self._said.get_text(*clause)
-            hits, is_weak = await self._search(words)
-        if is_weak:
-            self._report(words, hits, is_weak)
-            return
-        if self.found:
-            # "add a comment to it": the clauses before have said what it is.
-            before = " ".join(self._said.get_text(*other) for other, _ in self.found[-2:])
-            context = await self._find(f"{words} ({before})", _CANDIDATES)
-            hits = _mix_candidates(hits, context, _CONTEXT_WEIGHT)
-        self.found.append((clause, self._look_up(hits)))
-
-    async def _search(self, words: str) -> tuple[Sequence[PlanCandidate], bool]:
-        """Return tools that can be seen here, and whether none of them really fits."""
-        found = await self._find(words, _CANDIDATES)
-        if not self._said.inputs and (bare := _drop_values(words)) != words and found:
-            beside = await self._find(bare, _CANDIDATES)
-            if found[0].weak:
-                found = beside
-            else:
-                halved = [PlanCandidate(hit.address, hit.score / 2) for hit in found]
-                found = _mix_candidates(halved, beside, 0.5)
-        hits = [hit for hit in found if hit.address in self._snapshot.tools]
-        return hits, not hits or hits[0].weak
-
-    def _judge_best(self, clause: tuple[int, int], hits: Sequence[PlanCandidate]) -> float:
-        """Return how surely the best of the first tools does what a clause wants."""
-        tools = self._look_up(hits[:_JUDGED_ALONE])
-        return max(self._reader.judge_tool(self._said, clause, tool) for tool, _ in tools)
-
-    def _look_up(self, hits: Sequence[PlanCandidate]) -> list[tuple[Tool, float]]:
-        tools = self._snapshot.tools
-        return [(tools[hit.address], hit.score) for hit in hits if hit.address in tools]
-
-    def _report(self, words: str, hits: Sequence[PlanCandidate], is_weak: bool) -> None:
-        if is_weak:
-            nearest = tuple(tool.address for tool, _ in self._look_up(hits)[:_NEAREST])
-            self.unserved.append(UnservedClause(words, nearest))
-
-
-def _drop_values(words: str) -> str:
-    """Leave out quotations and tokens with a digit or a mark inside: they say nothing of a tool."""
-    return _TOKEN.sub(
-        lambda token: " " if _VALUE_MARK.search(token[0]) else token[0],
-        _QUOTATION.sub(" ", words),
-    )
-
-
-def _mix_candidates(
-    hits: Sequence[PlanCandidate], others: Sequence[PlanCandidate], weight: float
-) -> list[PlanCandidate]:
-    """Add up the scores of two searches, best first.
-
-    A tool on one list only ranks just below the last of the other.
-    """
-    alone = {hit.address: hit.score for hit in hits}
-    beside = {hit.address: hit.score for hit in others}
-    least = 0.9 * min(alone.values(), default=0.0)
-    least_beside = 0.9 * min(beside.values(), default=0.0)
-    mixed = [
-        PlanCandidate(
-            address, alone.get(address, least) + weight * beside.get(address, least_beside)
-        )
-        for address in alone | beside
-    ]
-    return sorted(mixed, key=lambda hit: -hit.score)
-
-
 def _find_doubtful(
     chosen: Sequence[ChosenTool], said: SaidWords, encode: Encode, reader: ArgumentReader
 ) -> list[ChosenTool]:
@@ -428,7 +297,7 @@ def _fit_tools(
     """Judge the candidates by the network, and measure of the best what they take of the inputs."""
     fitting: list[tuple[tuple[int, int], Sequence[FittedTool]]] = []
     for clause, candidates in found:
-        bare = _drop_values(said.get_text(*clause))
+        bare = drop_values(said.get_text(*clause))
         fitted: list[FittedTool] = []
         weight = _JUDGED_WEIGHT if said.inputs else _JUDGED_WEIGHT_OF_WORDS
         judged = [
