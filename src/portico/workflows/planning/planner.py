@@ -4,7 +4,7 @@
     → step_builder
 
 Nothing is invented: a clause without a fitting tool is reported with the nearest ones, and a
-required argument that nothing provides becomes an input. Up to sixteen tools are judged and five
+required argument that nothing provides becomes an input. Up to ten tools are judged and five
 read a clause; a first clause that only says where joins the next, and the search begins again.
 """
 
@@ -50,7 +50,7 @@ _Readings = dict[tuple[tuple[int, int], str], list[LeafReading]]
 """By clause and tool."""
 
 MAX_CLAUSES = 8
-_JUDGED = 16
+_JUDGED = 10
 _JUDGED_WEIGHT = 0.03
 _JUDGED_WEIGHT_OF_WORDS = 0.06
 _JUDGED_EVIDENCE = 0.04
