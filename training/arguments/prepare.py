@@ -16,7 +16,7 @@ import argparse
 import gzip
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,7 @@ class Preparation:
                 self._add_choice(said, None, [line["id"]], {"servers": [], "task": ""})
 
     def _add_example(
-        self, said: SaidWords, name: str, arguments: dict[str, Any], about: dict[str, Any]
+        self, said: SaidWords, name: str, arguments: Mapping[str, Any], about: dict[str, Any]
     ) -> None:
         tool = self.tools[name]
         leaves = list_leaves(tool)
@@ -167,7 +167,7 @@ class Preparation:
         self,
         said: SaidWords,
         clause: tuple[int, int] | None,
-        right: list[str],
+        right: Sequence[str],
         about: dict[str, Any],
     ) -> None:
         words = said.get_text(*(clause or (0, len(said.spans) - 1)))
@@ -197,7 +197,9 @@ def build_index(servers: Path) -> Index:
     return Index.build(documents, encoder=encoder).with_vectors(vectors)
 
 
-def find_labels(said: SaidWords, leaf: Leaf, arguments: dict[str, Any]) -> list[Any] | str | None:
+def find_labels(
+    said: SaidWords, leaf: Leaf, arguments: Mapping[str, Any]
+) -> list[Any] | str | None:
     """Where the value of a parameter stands, the first of those that gold accepts; None where it
     is not said."""
     try:
