@@ -63,7 +63,7 @@ _MEANING_WEIGHT = 0.25
 _LEAST_TAKEN = 0.3
 _OWN = 0.5
 """Sum of what a step takes of inputs beyond others, from which its clause is one of its own."""
-_EVIDENCE = 0.96
+_EVIDENCE = 0.9
 _EVIDENCE_OF_WORDS = 0.6
 """Below this, a tool is not taken for what a clause means; words with values in them say less."""
 TOOLS = "tools"
