@@ -11,6 +11,7 @@ A line of an input file is `{"id", "intent", "inputs"}`: the same task as an age
 `run_workflow`, written without knowing tools or parameter names.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ import orjson
 from portico.catalog.schema_validator import is_valid_for_schema
 
 FOLDER = Path(__file__).parent
+_INPUT_REFERENCE = re.compile(r"\$\{inputs\.([\w.]+)\}")
 KINDS = ("single", "multi", "none")
 
 
@@ -181,6 +183,15 @@ def resolve_references(value: Any, inputs: Mapping[str, Any]) -> Any:
         return [resolve_references(part, inputs) for part in cast("list[Any]", value)]
     if not isinstance(value, str) or "${inputs." not in value:
         return value
+    if (whole := _INPUT_REFERENCE.fullmatch(value)) is not None and whole[1] not in inputs:
+        # A part of an input that is an object, as a run resolves it.
+        name, _, rest = whole[1].partition(".")
+        part: Any = inputs.get(name)
+        for key in rest.split("."):
+            if not isinstance(part, Mapping) or key not in part:
+                return value
+            part = cast("Mapping[str, Any]", part)[key]
+        return part
     for name, given in inputs.items():
         reference = f"${{inputs.{name}}}"
         if value == reference:

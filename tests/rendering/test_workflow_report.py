@@ -8,7 +8,8 @@ from portico.catalog.tool import make_tool
 from portico.rendering.token_budget import count_tokens
 from portico.rendering.workflow_report import make_plan_result, make_report_result
 from portico.upstream.backend import Raw
-from portico.workflows.planning.planner import PlanSuggestion, UnservedClause
+from portico.workflows.planning.clause_search import UnservedClause
+from portico.workflows.planning.planner import PlanSuggestion
 from portico.workflows.planning.step_builder import PlanInput
 from portico.workflows.runs import StepFailure, StepReport, WorkflowReport
 from portico.workflows.steps import WorkflowProblem, parse_steps

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from portico.catalog.snapshot import Snapshot
-from portico.workflows.planning.planner import FindTools, to_candidates
+from portico.workflows.planning.clause_search import FindTools
+from portico.workflows.planning.planner import to_candidates
 from portico.workflows.planning.tool_choice import PlanCandidate
 
 

@@ -340,7 +340,8 @@ async def test_tools_of_other_names_are_an_input_like_any_other():
 
 
 async def test_tools_that_come_near_are_named_with_what_they_need():
-    made = await plan("close the issue", {"owner": "o", "repo": "r", "issue_number": "7"})
+    inputs = {"owner": "o", "repo": "r", "issue_number": "7"}
+    made = await plan("close or transfer the issue", inputs)
     assert tools(made) == ["hub.close_issue"]
     assert made.others["tracker.transfer_issue"] == ("issue", "team")
     assert "hub.close_issue" not in made.others
@@ -432,18 +433,6 @@ def test_the_likeliest_option_of_a_required_parameter_is_taken_and_named_as_unsu
         draft = build_steps([StepReading(ChosenTool((0, 1), one), [read])], said, know_nothing)
         assert draft.steps[0]["arguments"] == ({"operation": "drain"} if required else {})
         assert draft.unsure == ["manage.operation"]
-
-
-def test_an_input_that_nothing_took_goes_where_another_one_is_used_twice():
-    draft = build(
-        tool("add_index", "Add.", "index", "note"),
-        tool("delete_index", "Delete.", "index"),
-        index="a",
-        note="n",
-        index_to_delete="b",
-    )
-    assert draft.steps[0]["arguments"]["index"] == "${inputs.index}"
-    assert draft.steps[1]["arguments"]["index"] == "${inputs.index_to_delete}"
 
 
 def test_a_step_is_done_for_each_item_of_a_list_where_its_tool_takes_one():

@@ -7,7 +7,7 @@ import pytest
 from portico.catalog.tool import make_tool
 from portico.workflows.planning.parameters import Leaf, list_leaves
 from portico.workflows.planning.said_values import SaidValue, ValueKind
-from portico.workflows.planning.value_forms import convert_value, score_date, score_form
+from portico.workflows.planning.value_forms import convert_counted, convert_value, score_form
 from portico.workflows.planning.values import NOTHING, Each
 
 
@@ -26,6 +26,10 @@ def say(kind: ValueKind, text: str, *items: str) -> SaidValue:
 
 def text_leaf(name: str, description: str = "") -> Leaf:
     return make_leaf(name, {"type": "string", "description": description})
+
+
+def number_leaf(name: str) -> Leaf:
+    return make_leaf(name, {"type": "integer"})
 
 
 ARN = say(ValueKind.ARN, "arn:aws:sns:eu-west-1:4820:alerts")
@@ -81,8 +85,22 @@ def test_a_list_is_one_value_or_a_step_for_each():
     assert score_form(both, many) > score_form(both, text_leaf("id"))
 
 
-def test_an_input_that_is_a_date_is_for_a_date_and_for_no_id():
-    assert score_date("2026-11-20T16:00:00Z", text_leaf("ends_at", "End time")) > 0
-    assert score_date("2026-11-20T16:00:00Z", text_leaf("silence_id")) < 0
-    assert score_date("v1.2", text_leaf("silence_id")) == 0
-    assert score_date(20261120, text_leaf("silence_id")) == 0
+@pytest.mark.parametrize(
+    ("name", "value", "parameter", "wanted"),
+    [
+        ("retention_days", 90, "retention_seconds", 7_776_000),
+        ("wait_minutes", "10", "timeout_seconds", 600),
+        ("hours_back", 6, "period_hours", 6),
+    ],
+)
+def test_the_number_of_an_input_is_converted_to_the_unit_of_its_parameter(
+    name: str, value: object, parameter: str, wanted: int
+):
+    assert convert_counted(name, value, number_leaf(parameter)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("count", 3), ("days", True), ("days", "ten"), ("days_per_hour", 2)]
+)
+def test_an_input_without_one_unit_and_a_whole_number_is_not_converted(name: str, value: object):
+    assert convert_counted(name, value, number_leaf("timeout_seconds")) is NOTHING

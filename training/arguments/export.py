@@ -1,6 +1,6 @@
 """Trained weights of the argument reader to the files that ship.
 
-    python -m training.arguments.export WEIGHTS.npz src/portico/search/dense/model
+    python -m training.arguments.export WEIGHTS.npz src/portico/search/dense/model [--name chooser]
 
 All tensors go into one file; a small graph and a table say where each stands. The table of word
 pieces is the encoder's own, in its file.
@@ -16,17 +16,16 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from portico.search.dense.encoder import (
+    CHOOSER,
     IDENTITY_KEY,
     MODEL_FILE,
-    READER_FILE,
-    READER_OUTLINE_FILE,
-    READER_TENSORS_FILE,
+    READER,
     TENSORS_FILE,
     compute_model_identity,
 )
 from training.export import OPSET, Graph, add_layer, add_norm
 
-HEADS = ("pointers", "begins")
+HEADS = ("pointers", "begins", "serves")
 _STORED = (TensorProto.INT8, TensorProto.FLOAT)
 _ALIGNMENT = 64
 _SHARED = ("tokens", "token_scales")
@@ -60,7 +59,7 @@ def build(weights: dict[str, Any], encoder: dict[str, Any]) -> onnx.ModelProto:
     return helper.make_model(body, opset_imports=opsets, producer_name="portico", ir_version=10)
 
 
-def write(weights: dict[str, Any], folder: Path) -> None:
+def write(weights: dict[str, Any], folder: Path, name: str) -> None:
     """Write the tensors, the graph that finds them, and the table for a run time without ONNX."""
     encoder_table = json.loads((folder / TENSORS_FILE).read_bytes())["tensors"]
     encoder = {
@@ -72,11 +71,11 @@ def write(weights: dict[str, Any], folder: Path) -> None:
     tensors: dict[str, Any] = {}
     body = bytearray()
 
-    def store(name: str, raw: bytes, kind: str, shape: list[int]) -> int:
+    def store(tensor: str, raw: bytes, kind: str, shape: list[int]) -> int:
         body.extend(bytes(-len(body) % _ALIGNMENT))
-        tensors[name] = [kind, shape, len(body)]
+        tensors[tensor] = [kind, shape, len(body)]
         body.extend(raw)
-        return tensors[name][2]
+        return tensors[tensor][2]
 
     for table in model.graph.initializer:
         if table.name == "tokens":
@@ -86,20 +85,20 @@ def write(weights: dict[str, Any], folder: Path) -> None:
         else:
             kind = "int8" if table.data_type == TensorProto.INT8 else "float32"
             offset = store(table.name, table.raw_data, kind, list(table.dims))
-            place = (READER_FILE, offset, len(table.raw_data))
+            place = (f"{name}.bin", offset, len(table.raw_data))
         table.ClearField("raw_data")
         table.data_location = TensorProto.EXTERNAL
         for key, value in zip(("location", "offset", "length"), place, strict=True):
             table.external_data.add(key=key, value=str(value))
-    for name in _HEADS:
-        value = np.ascontiguousarray(weights[name], dtype=np.float32)
-        store(name, value.tobytes(), "float32", list(value.shape))
-    (folder / READER_FILE).write_bytes(bytes(body))
-    identity = compute_model_identity(folder / READER_FILE)
+    for head in filter(weights.__contains__, _HEADS):
+        value = np.ascontiguousarray(weights[head], dtype=np.float32)
+        store(head, value.tobytes(), "float32", list(value.shape))
+    (folder / f"{name}.bin").write_bytes(bytes(body))
+    identity = compute_model_identity(folder / f"{name}.bin")
     model.metadata_props.add(key=IDENTITY_KEY, value=identity)
-    (folder / READER_OUTLINE_FILE).write_bytes(model.SerializeToString())
+    (folder / f"{name}.onnx").write_bytes(model.SerializeToString())
     table = {IDENTITY_KEY: identity, "tensors": tensors}
-    (folder / READER_TENSORS_FILE).write_text(json.dumps(table) + "\n")
+    (folder / f"{name}.json").write_text(json.dumps(table) + "\n")
 
 
 def main() -> None:
@@ -109,10 +108,11 @@ def main() -> None:
     )
     parser.add_argument("weights", type=Path)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--name", choices=(READER, CHOOSER), default=READER)
     options = parser.parse_args()
     with np.load(options.weights) as stored:
         weights = {name: stored[name].astype(np.float32) for name in stored.files}
-    write(weights, options.folder)
+    write(weights, options.folder, options.name)
 
 
 if __name__ == "__main__":

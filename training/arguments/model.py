@@ -21,7 +21,8 @@ KINDS = 3
 
 
 class ArgumentReader(nn.Module):
-    """Token numbers and kinds in; pointers from parameters, and where clauses begin, out."""
+    """Token numbers and kinds in; pointers from parameters, where clauses begin, and whether a tool
+    serves, out."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -34,6 +35,7 @@ class ArgumentReader(nn.Module):
         self.kinds = nn.Parameter(torch.zeros(KINDS, width))
         self.pointers = nn.Linear(width, 4 * POINTER_WIDTH)
         self.begins = nn.Linear(width, 1)
+        self.serves = nn.Linear(width, 1)
         self.dropout = nn.Dropout(0.1)
 
     def forward(self, ids: Tensor, kinds: Tensor) -> Tensor:
@@ -54,6 +56,10 @@ class ArgumentReader(nn.Module):
             questions = torch.gather(parts[:, :, asked], 1, at)
             scores.append(questions @ parts[:, :, offered].transpose(1, 2) * POINTER_WIDTH**-0.5)
         return scores[0], scores[1]
+
+    def serve(self, stream: Tensor) -> Tensor:
+        """How surely the tool of each sequence does what its clause wants, as a logit."""
+        return self.serves(stream[:, 0])[..., 0]
 
     def set_rounding(self, on: bool) -> None:
         """Compute with the rounding of the shipped graph, or without."""

@@ -1,37 +1,45 @@
 """Utterances with their arguments, as token numbers and labels: one folder's worth for training.
 
-    python -m training.arguments.prepare SERVERS.jsonl.gz UTTERANCES.jsonl.gz OUT.json
+    python -m training.arguments.prepare SERVERS.jsonl.gz UTTERANCES.jsonl.gz OUT.json \
+        [--tasks TASKS.jsonl INPUTS.jsonl]… [--questions QUERIES.jsonl]…
 
 A label says where a parameter's value stands: among its options, in the words, or in an input. A
 value that stands nowhere word for word is found by converting spans as the planner converts them;
 where that fails too, the parameter is left out of training (`skip`).
+
+Tasks are read as utterances of several steps. Utterances, tasks and questions (`{"id":
+"server/tool", "queries": […], "other": […]}`) also say which tool is meant, among those that the
+search finds for the same words.
 """
 
 import argparse
 import gzip
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from benchmarks.tool_sets import document
+from benchmarks.tool_sets import read_tools as read_set_tools
+from benchmarks.vector_cache import default_folder, vectors_of
+
 from portico.catalog.tool import Tool, make_tool
-from portico.search.dense.wordpiece import Vocabulary, WordPieceTokenizer
-from portico.workflows.planning.argument_reader import describe_tool_words, write_option
+from portico.search import Encoder, Index
+from portico.workflows.planning.argument_reader import (
+    describe_choice,
+    describe_tool_words,
+    write_option,
+)
 from portico.workflows.planning.parameters import Leaf, get_at, list_leaves, split_identifier
-from portico.workflows.planning.said_words import SaidWords, encode_pieces, read_said_words
+from portico.workflows.planning.planner import open_reader
+from portico.workflows.planning.said_words import SaidWords, encode_pieces
 from portico.workflows.planning.values import NOTHING, convert_input, convert_text
+from training.arguments.tasks import TaskStep, read_tasks
 
 MAX_SPAN = 6
 """Words of a span that is converted to see whether it means a value."""
-
-
-def read_tokenizer() -> WordPieceTokenizer:
-    """The encoder's tokenizer."""
-    model = files("portico.search.dense") / "model"
-    return WordPieceTokenizer(Vocabulary((model / "vocabulary.txt").read_bytes()))
 
 
 def read_tools(path: Path) -> dict[str, Tool]:
@@ -89,6 +97,124 @@ def iter_spans(said: SaidWords, value: Any) -> Iterator[tuple[int, int]]:
             yield first, last
 
 
+class Preparation:
+    """Collects examples, and the tools they are of."""
+
+    def __init__(self, tools: dict[str, Tool], servers: Path) -> None:
+        self.tools = tools
+        self.reader = open_reader()
+        self.tokenizer = self.reader.tokenizer
+        self.index = build_index(servers)
+        self.known: dict[str, Any] = {}
+        self.about: dict[str, Any] = {}
+        self.examples: list[Any] = []
+        self.choices: list[Any] = []
+        self.counts: Counter[str] = Counter()
+        self.pieces = cache(lambda text: encode_pieces(self.tokenizer, text))
+
+    def add_utterance(self, line: dict[str, Any]) -> None:
+        """Add one utterance of one tool."""
+        said = self.reader.read_words(line["text"], line["inputs"] or {})
+        about = {"servers": [], "task": ""}
+        self._add_example(said, line["tool"], line["arguments"], about)
+        self._add_choice(said, None, [line["tool"]], about)
+
+    def add_step(self, step: TaskStep) -> None:
+        """Add one step of a task."""
+        about = {"servers": list(step.servers), "task": step.task}
+        place = {"clause": step.clause, "begins": list(step.begins)}
+        for name in step.tools:
+            # What `any_of` names serves alike; only some of it is written out.
+            if name in step.arguments:
+                self._add_example(step.said, name, step.arguments[name], {**about, **place})
+        self._add_choice(step.said, step.clause, step.tools, {**about, **place})
+
+    def add_question(self, line: dict[str, Any]) -> None:
+        """Add what is asked for one tool."""
+        if line.get("id") not in self.tools:
+            return
+        for text in (*line.get("queries", ())[:2], *line.get("other", ())[:1]):
+            said = self.reader.read_words(text, {})
+            if said.spans:
+                self._add_choice(said, None, [line["id"]], {"servers": [], "task": ""})
+
+    def _add_example(
+        self, said: SaidWords, name: str, arguments: Mapping[str, Any], about: dict[str, Any]
+    ) -> None:
+        tool = self.tools[name]
+        leaves = list_leaves(tool)
+        if not leaves:
+            return
+        if name not in self.known:
+            self.known[name] = describe_tool(tool, self.pieces)
+        labels = [find_labels(said, leaf, arguments) for leaf in leaves]
+        for label in labels:
+            kind = label if isinstance(label, str) else label[0] if label else "not said"
+            self.counts[kind] += 1
+        self.examples.append({"tool": name, **self._describe(said), "labels": labels, **about})
+
+    def _describe(self, said: SaidWords) -> dict[str, Any]:
+        inputs = [
+            {
+                "name": self.pieces(" ".join(split_identifier(given.name))),
+                "value": said.pieces[given.first : given.last + 1],
+            }
+            for given in said.inputs
+        ]
+        return {"words": said.pieces[: len(said.spans)], "inputs": inputs}
+
+    def _add_choice(
+        self,
+        said: SaidWords,
+        clause: tuple[int, int] | None,
+        right: Sequence[str],
+        about: dict[str, Any],
+    ) -> None:
+        words = said.get_text(*(clause or (0, len(said.spans) - 1)))
+        ranking = self.index.search(words, CANDIDATES)
+        found = [name for hit in ranking.hits for name in (hit.id, *hit.duplicates)]
+        same = {self.tools[name].name for name in right}
+        others = [
+            name
+            for name in found[: 2 * CANDIDATES]
+            if name not in right and (about["task"] or self.tools[name].name not in same)
+        ]
+        for name in (*right, *others):
+            if name not in self.about:
+                self.about[name] = self.pieces(describe_choice(self.tools[name]))
+        self.choices.append({**self._describe(said), "right": right, "others": others, **about})
+
+
+CANDIDATES = 12
+"""Tools that a search finds, among which the one that is meant is to be told."""
+
+
+def build_index(servers: Path) -> Index:
+    """Return the search that ships, over recorded servers; ids are `server/tool`."""
+    documents = [document(tool) for tool in read_set_tools(servers)]
+    encoder = Encoder()
+    vectors = vectors_of(documents, encoder, default_folder())
+    return Index.build(documents, encoder=encoder).with_vectors(vectors)
+
+
+def find_labels(
+    said: SaidWords, leaf: Leaf, arguments: Mapping[str, Any]
+) -> list[Any] | str | None:
+    """Where the value of a parameter stands, the first of those that gold accepts; None where it
+    is not said."""
+    try:
+        value = get_at(arguments, leaf.path)
+    except (KeyError, IndexError):
+        return "skip" if leaf.path[0] in arguments and len(leaf.path) > 1 else None
+    for one in value if isinstance(value, list) and "array" not in leaf.types else [value]:
+        label = find_label(said, leaf, one)
+        if label != "skip":
+            return label
+    if isinstance(value, list) and value and isinstance(value[0], list):
+        return find_label(said, leaf, value[0])
+    return "skip"
+
+
 def main() -> None:
     """Read everything, write one file."""
     parser = argparse.ArgumentParser(
@@ -97,69 +223,37 @@ def main() -> None:
     parser.add_argument("servers", type=Path)
     parser.add_argument("utterances", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--tasks", type=Path, nargs=2, action="append", default=[])
+    parser.add_argument("--questions", type=Path, action="append", default=[])
     options = parser.parse_args()
-    tokenizer = read_tokenizer()
     tools = read_tools(options.servers)
-    known: dict[str, Any] = {}
-    examples: list[Any] = []
-    counts: Counter[str] = Counter()
-
-    @cache
-    def pieces(text: str) -> list[Any]:
-        return encode_pieces(tokenizer, text)
-
+    made = Preparation(tools, options.servers)
     with gzip.open(options.utterances, "rt") as lines:
         for line in lines:
-            example = json.loads(line)
-            tool = tools[example["tool"]]
-            leaves = list_leaves(tool)
-            if not leaves:
-                continue
-            if example["tool"] not in known:
-                known[example["tool"]] = describe_tool(tool, pieces)
-            said = read_said_words(example["text"], example["inputs"] or {}, tokenizer)
-            labels: list[Any] = []
-            for leaf in leaves:
-                try:
-                    value = get_at(example["arguments"], leaf.path)
-                except (KeyError, IndexError):
-                    labels.append(None)
-                    counts["not said"] += 1
-                    continue
-                label = find_label(said, leaf, value)
-                counts[label if isinstance(label, str) else label[0]] += 1
-                labels.append(label)
-            words = len(said.spans)
-            inputs = [
-                {
-                    "name": pieces(" ".join(split_identifier(given.name))),
-                    "value": said.pieces[given.first : given.last + 1],
-                }
-                for given in said.inputs
-            ]
-            examples.append(
-                {
-                    "tool": example["tool"],
-                    "words": said.pieces[:words],
-                    "inputs": inputs,
-                    "labels": labels,
-                }
-            )
-    marks = {name: pieces(name)[0] for name in ["|", "=", ";", ".", ",", "!", "?"]}
-    marks |= {word: pieces(word) for word in CONNECTORS}
-    special = [tokenizer.encode("", 2)[0], tokenizer.encode("", 2)[1], get_mask(tokenizer)]
+            made.add_utterance(json.loads(line))
+    for tasks, inputs in options.tasks:
+        for step in read_tasks(tasks, inputs, tools, made.reader):
+            made.add_step(step)
+    for path in options.questions:
+        for line in path.read_text().splitlines():
+            made.add_question(json.loads(line))
+    marks: dict[str, Any] = {name: made.pieces(name)[0] for name in "|=;.,!?"}
+    marks |= {word: made.pieces(word) for word in CONNECTORS}
+    vocabulary = made.tokenizer.vocabulary
     options.out.write_text(
         json.dumps(
             {
-                "special": special,
-                "unknown": tokenizer.vocabulary["[UNK]"],
+                "special": [vocabulary["[CLS]"], vocabulary["[SEP]"], vocabulary["[MASK]"]],
+                "unknown": vocabulary["[UNK]"],
                 "marks": marks,
-                "tools": known,
-                "examples": examples,
+                "tools": made.known,
+                "about": made.about,
+                "examples": made.examples,
+                "choices": made.choices,
             }
         )
     )
-    print(dict(counts), len(examples))
+    print(dict(made.counts), len(made.examples), len(made.choices))
 
 
 CONNECTORS = (
@@ -167,11 +261,6 @@ CONNECTORS = (
     *(". then ", ". after that, ", ", plus ", ". and ", ". finally, ", ". next, ", " then "),
     *(" und ", ". dann ", ", danach ", " et ", ", puis ", " y ", ", luego ", ". también ", " e "),
 )
-
-
-def get_mask(tokenizer: WordPieceTokenizer) -> int:
-    """The number of [MASK]."""
-    return tokenizer.vocabulary["[MASK]"]
 
 
 def describe_tool(tool: Tool, pieces: Any) -> dict[str, Any]:

@@ -1,10 +1,14 @@
 """Trains the argument reader on a GPU, in minutes.
 
-    python -m training.arguments.train PREPARED.json BASE.npz OUT [--hold-out] [--steps N]
+    python -m training.arguments.train PREPARED.json BASE.npz OUT [--hold-out] [--fold N] …
 
 Each step reads utterances as they are, or joined by two and three with the words that people put
 between: the parameters of one of them are to be found, and where each begins. Inputs of joined
-utterances are shuffled together. With --hold-out a tenth of the servers is kept out and measured.
+utterances are shuffled together. Beside them it reads tools that a search finds for such words,
+without parameters: the one that is meant is to be told from the others.
+
+With --hold-out a tenth of the servers is kept out and measured. With --fold 0 or 1, tasks that are
+about a server of that half are left out, so that they can be planned by what has not seen them.
 """
 
 # pyright: reportMissingImports=false, reportUntypedBaseClass=false
@@ -15,6 +19,7 @@ import argparse
 import json
 import random
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +38,15 @@ from portico.workflows.planning.argument_sequence import (
 from training.arguments.model import ArgumentReader, get_weights, load_encoder
 from training.model import schedule
 
-BATCH = 48
+BATCH = 40
 MAX_PARAMETERS = 24
-ROUNDED_SHARE = 0.25
+ROUNDED_SHARE = 0.2
 IGNORED = -100
+CHOICES = 20
+OTHERS = 6
+"""Texts in a batch of which the tool is to be told, and tools it is told from."""
+TASK_SHARE = 0.3
+"""Of examples that are steps of tasks: there are few, but they are what plans are made of."""
 UNREAD_SHARE = 0.04
 """Said words that are replaced by the unknown word, so that no single one is relied on."""
 
@@ -44,9 +54,14 @@ UNREAD_SHARE = 0.04
 class Sampler:
     """Makes sequences of utterances."""
 
-    def __init__(self, data: dict[str, Any], examples: list[Any], seed: int) -> None:
+    def __init__(
+        self, data: dict[str, Any], examples: list[Any], choices: list[Any], seed: int
+    ) -> None:
         self.data = data
-        self.examples = examples
+        self.examples = [one for one in examples if not one["task"]]
+        self.task_examples = [one for one in examples if one["task"]]
+        self.choices = [one for one in choices if not one["task"]]
+        self.task_choices = [one for one in choices if one["task"]]
         self.random = random.Random(seed)
         self.special = SpecialTokens(*data["special"])
         self.marks = data["marks"]
@@ -84,8 +99,14 @@ class Sampler:
             owner += [number] * len(words)
             begins += [1 if number else 0] + [0] * (len(words) - 1)
         word_count = len(said)
+        if "clause" in examples[asked]:
+            first, last = examples[asked]["clause"]
+            owner = [int(first <= at <= last) - 1 for at in range(word_count)]
+            begins = [int(at in examples[asked]["begins"]) for at in range(word_count)]
         in_clause = self._choose_clause(owner, asked)
         regions = self._add_inputs(said, in_clause, examples)
+        if "tool" not in examples[asked]:
+            return {"said": said, "in_clause": in_clause, "asked": asked}
         tool = examples[asked]["tool"]
         order = list(range(len(self.parameters[tool])))
         if pick.random() < 0.4:
@@ -176,19 +197,49 @@ class Sampler:
     def draw(self) -> dict[str, Any]:
         """A random sequence: of one, two or three utterances of one kind."""
         count = self.random.choices((1, 2, 3), (0.4, 0.35, 0.25))[0]
-        first = self.random.choice(self.examples)
-        kind = bool(first["inputs"])
-        chosen = [first]
-        while len(chosen) < count:
-            other = self.random.choice(self.examples)
-            if bool(other["inputs"]) == kind:
-                chosen.append(other)
+        if self.task_examples and self.random.random() < TASK_SHARE:
+            return self.sample([self.random.choice(self.task_examples)])
+        chosen = self._join(self.random.choice(self.examples), self.examples, count)
         self.random.shuffle(chosen)
         return self.sample(chosen)
 
+    def _join(self, first: Any, examples: list[Any], count: int) -> list[Any]:
+        chosen = [first]
+        while len(chosen) < count:
+            other = self.random.choice(examples)
+            if bool(other["inputs"]) == bool(first["inputs"]):
+                chosen.append(other)
+        return chosen
 
-def collate(samples: list[dict[str, Any]], special: SpecialTokens) -> dict[str, Tensor]:
-    """A batch of sequences with their labels, and of the words alone with where they begin."""
+    def draw_choice(self) -> list[Any]:
+        """Sequences of one text with tools: first the one that is meant, if any is."""
+        if self.task_choices and self.random.random() < TASK_SHARE:
+            choice = self.random.choice(self.task_choices)
+            joined = [choice]
+        else:
+            choice = self.random.choice(self.choices)
+            count = self.random.choices((1, 2, 3), (0.5, 0.3, 0.2))[0]
+            joined = self._join(choice, self.choices, count)
+            self.random.shuffle(joined)
+        # Of joined texts, one is asked for; what it means is known for each.
+        made = self.sample([{k: v for k, v in one.items() if k != "tool"} for one in joined])
+        choice = joined[made["asked"]]
+        others = self.random.sample(choice["others"], min(OTHERS, len(choice["others"])))
+        right = [self.random.choice(choice["right"])] if choice["right"] else []
+        sequences: list[Any] = []
+        for name in (*right, *others):
+            words = [tuple(word) for word in self.data["about"][name]]
+            sequences.append(
+                build_sequence(self.special, made["said"], made["in_clause"], words, ())
+            )
+        return [bool(right), sequences]
+
+
+def collate(
+    samples: list[dict[str, Any]], choices: list[Any], special: SpecialTokens
+) -> dict[str, Tensor]:
+    """A batch of sequences with their labels, of the words alone with where they begin, and of
+    texts with tools."""
     longest = max(len(one["sequence"].ids) for one in samples)
     count = max(len(one["labels"]) for one in samples)
     ids = np.zeros((len(samples), longest), np.int64)
@@ -225,7 +276,25 @@ def collate(samples: list[dict[str, Any]], special: SpecialTokens) -> dict[str, 
         text_ids[row, : len(texts[row])] = texts[row]
         for number, place in enumerate(places[row]):
             begins[row, place] = one["begins"][number]
+    pairs = [sequence for _, sequences in choices for sequence in sequences]
+    size = max(len(sequence.ids) for sequence in pairs)
+    pair_ids = np.zeros((len(pairs), size), np.int64)
+    pair_kinds = np.zeros_like(pair_ids)
+    group = np.full((len(choices), OTHERS + 1), -1, np.int64)
+    served = np.zeros(len(choices), bool)
+    at_pair = 0
+    for row, (is_served, sequences) in enumerate(choices):
+        served[row] = is_served
+        for place, sequence in enumerate(sequences):
+            pair_ids[at_pair, : len(sequence.ids)] = sequence.ids
+            pair_kinds[at_pair, : len(sequence.ids)] = sequence.kinds
+            group[row, place] = at_pair
+            at_pair += 1
     found = {
+        "pair_ids": pair_ids,
+        "pair_kinds": pair_kinds,
+        "group": group,
+        "served": served,
         "ids": ids,
         "kinds": kinds,
         "marks": marks,
@@ -240,14 +309,22 @@ def collate(samples: list[dict[str, Any]], special: SpecialTokens) -> dict[str, 
 class Batches(IterableDataset[Any]):
     """Endless batches, other ones in each process."""
 
-    def __init__(self, data: dict[str, Any], examples: list[Any], seed: int) -> None:
-        self.data, self.examples, self.seed = data, examples, seed
+    def __init__(
+        self, data: dict[str, Any], examples: list[Any], choices: list[Any], seed: int
+    ) -> None:
+        self.data = data
+        self.examples = examples
+        self.choices = choices
+        self.seed = seed
 
     def __iter__(self) -> Any:
         worker = torch.utils.data.get_worker_info()
-        sampler = Sampler(self.data, self.examples, self.seed * 1000 + (worker.id if worker else 0))
+        seed = self.seed * 1000 + (worker.id if worker else 0)
+        sampler = Sampler(self.data, self.examples, self.choices, seed)
         while True:
-            yield collate([sampler.draw() for _ in range(BATCH)], sampler.special)
+            samples = [sampler.draw() for _ in range(BATCH)]
+            choices = [sampler.draw_choice() for _ in range(CHOICES)]
+            yield collate(samples, choices, sampler.special)
 
 
 def compute_loss(model: ArgumentReader, batch: dict[str, Tensor]) -> Tensor:
@@ -266,12 +343,28 @@ def compute_loss(model: ArgumentReader, batch: dict[str, Tensor]) -> Tensor:
     known = batch["begins"] >= 0
     weight = torch.where(batch["begins"] > 0, 3.0, 1.0)[known]
     loss = F.binary_cross_entropy_with_logits(found[known], batch["begins"][known], weight=weight)
-    return total + 2 * loss
+    return total + 2 * loss + compute_choice_loss(model, batch)
 
 
-def measure(model: ArgumentReader, data: dict[str, Any], examples: list[Any]) -> dict[str, float]:
-    """How many values are exactly right, and how many beginnings are found, on these."""
-    sampler = Sampler(data, examples, 7)
+def compute_choice_loss(model: ArgumentReader, batch: dict[str, Tensor]) -> Tensor:
+    """Of the tool that is meant among others, and of whether each does what is wanted."""
+    scores = model.serve(model(batch["pair_ids"], batch["pair_kinds"])).float()
+    group = batch["group"]
+    table = scores[group.clamp(min=0)].masked_fill(group < 0, -1e4)
+    right = torch.zeros_like(table)
+    right[:, 0] = batch["served"].float()
+    alone = F.binary_cross_entropy_with_logits(table[group >= 0], right[group >= 0])
+    served = table[batch["served"]]
+    if not len(served):
+        return alone
+    return alone + F.cross_entropy(served, torch.zeros_like(batch["group"][batch["served"], 0]))
+
+
+def measure(
+    model: ArgumentReader, data: dict[str, Any], examples: list[Any], choices: list[Any]
+) -> dict[str, float]:
+    """How many values and tools are exactly right, and how many beginnings are found, on these."""
+    sampler = Sampler(data, examples, choices, 7)
     counts: dict[str, int] = {}
 
     def count(name: str, amount: int) -> None:
@@ -285,11 +378,20 @@ def measure(model: ArgumentReader, data: dict[str, Any], examples: list[Any]) ->
                 first = sampler.random.choice(examples)
                 same = [one for one in examples if bool(one["inputs"]) == bool(first["inputs"])]
                 chosen = [first, *sampler.random.sample(same, joined - 1)]
+                chosen = [first] if first["task"] else chosen
                 samples.append(sampler.sample(chosen))
             batch = {
-                name: value.cuda() for name, value in collate(samples, sampler.special).items()
+                name: value.cuda()
+                for name, value in collate(
+                    samples, [sampler.draw_choice() for _ in range(CHOICES)], sampler.special
+                ).items()
             }
             with torch.no_grad():
+                scores = model.serve(model(batch["pair_ids"], batch["pair_kinds"]))
+                table = scores[batch["group"].clamp(min=0)].masked_fill(batch["group"] < 0, -1e4)
+                best = table[batch["served"]].argmax(-1)
+                count(f"choices{joined}", len(best))
+                count(f"choices right{joined}", int((best == 0).sum()))
                 stream = model(batch["ids"], batch["kinds"])
                 starts, ends = model.point(stream, batch["marks"])
                 words = model(batch["text"], torch.zeros_like(batch["text"]))
@@ -315,6 +417,12 @@ def measure(model: ArgumentReader, data: dict[str, Any], examples: list[Any]) ->
     return counts  # pyright: ignore[reportReturnType]
 
 
+def is_of_fold(one: dict[str, Any], fold: int) -> bool:
+    """Whether an example is a step of a task that is about servers of this half."""
+    names = one["servers"] or [one["task"]]
+    return bool(one["task"]) and any(zlib.crc32(name.encode()) % 2 == fold for name in names)
+
+
 def main() -> None:
     """Train, measure, write."""
     parser = argparse.ArgumentParser(
@@ -324,6 +432,8 @@ def main() -> None:
     parser.add_argument("base", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--hold-out", action="store_true")
+    parser.add_argument("--start", type=Path, help="weights of an earlier run to go on from")
+    parser.add_argument("--fold", type=int, choices=(0, 1))
     parser.add_argument("--steps", type=int, default=5000)
     parser.add_argument("--rate", type=float, default=1.5e-4)
     parser.add_argument("--layers", type=int, default=4)
@@ -331,14 +441,26 @@ def main() -> None:
     options = parser.parse_args()
     data = json.loads(options.prepared.read_text())
     torch.manual_seed(1)
+    if options.fold is not None:
+        for kind in ("examples", "choices"):
+            data[kind] = [one for one in data[kind] if not is_of_fold(one, options.fold)]
     servers = sorted({example["tool"].split("/")[0] for example in data["examples"]})
     held = set(random.Random(5).sample(servers, len(servers) // 10)) if options.hold_out else set()
-    held_examples = [one for one in data["examples"] if one["tool"].split("/")[0] in held]
+    held_examples = [
+        one for one in data["examples"] if one["tool"].split("/")[0] in held and not one["task"]
+    ]
     examples = [one for one in data["examples"] if one["tool"].split("/")[0] not in held]
+    choices: dict[bool, list[Any]] = {False: [], True: []}
+    for one in data["choices"]:
+        choices[any(name.split("/")[0] in held for name in one["right"])].append(one)
     with np.load(options.base) as stored:
         encoder = load_encoder({name: stored[name] for name in stored.files})
     encoder.layers = encoder.layers[: options.layers]
     model = ArgumentReader(encoder).cuda()
+    if options.start:
+        with np.load(options.start) as stored:
+            known = {name: torch.tensor(np.float32(stored[name])) for name in stored.files}
+        model.load_state_dict(known, strict=False)
     slow = [p for n, p in model.named_parameters() if p.requires_grad and "point" not in n]
     heads = [*model.pointers.parameters()]
     groups = [{"params": slow, "lr": options.rate}, {"params": heads, "lr": 5 * options.rate}]
@@ -347,7 +469,10 @@ def main() -> None:
         optimizer, lambda step: schedule(step, options.steps)
     )
     loader = DataLoader(
-        Batches(data, examples, 1), batch_size=None, num_workers=options.workers, prefetch_factor=8
+        Batches(data, examples, choices[False], 1),
+        batch_size=None,
+        num_workers=options.workers,
+        prefetch_factor=8,
     )
     started = time.time()
     total = 0.0
@@ -372,7 +497,7 @@ def main() -> None:
             print(step + 1, round(total / 250, 3), f"{time.time() - started:.0f} s", flush=True)
             total = 0.0
     if held_examples:
-        print(len(held_examples), measure(model, data, held_examples), flush=True)
+        print(len(held_examples), measure(model, data, held_examples, choices[True]), flush=True)
     options.out.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(options.out / "weights.npz", **get_weights(model))
 

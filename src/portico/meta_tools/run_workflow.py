@@ -17,7 +17,7 @@ from portico.upstream.backend import Raw
 
 if TYPE_CHECKING:
     from portico.profiles.profile_state import ProfileState
-    from portico.workflows.planning.planner import FindTools
+    from portico.workflows.planning.clause_search import FindTools
     from portico.workflows.planning.tool_choice import PlanCandidate
 
 _REPORT_MODULE = "portico.rendering.workflow_report"

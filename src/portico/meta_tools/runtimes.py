@@ -21,8 +21,9 @@ from portico.storage.gateway_store import GatewayStore
 from portico.usage.learner import Learner
 
 if TYPE_CHECKING:
+    from portico.workflows.planning.clause_search import FindTools
     from portico.workflows.planning.plan_memory import PlanMemory
-    from portico.workflows.planning.planner import FindTools, PlanSuggestion
+    from portico.workflows.planning.planner import PlanSuggestion
     from portico.workflows.runner import WorkflowRequest, WorkflowRunner
     from portico.workflows.runs import WorkflowReport
 

@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from portico.search.dense.reader import ReaderNetwork, get_reader_network
+from portico.catalog.tool import make_tool
+from portico.search.dense.encoder import CHOOSER
+from portico.search.dense.reader import ReaderNetwork, get_chooser_network, get_reader_network
+from portico.workflows.planning.argument_reader import ArgumentReader
 
 SENTENCES = (
     "transfer issue ENG-482 to the team Platform",
@@ -92,3 +95,36 @@ def test_many_threads_may_read_at_once():
     for thread in threads:
         thread.join(60)
     assert all(np.array_equal(found[number], states) for number, states in enumerate(expected))
+
+
+@pytest.mark.parametrize(
+    ("words", "server", "name"),
+    [
+        ("move ENG-482 to the team Platform", "tracker", "transfer_issue"),
+        ("what is the weather in Oslo right now", "weather", "get_current_weather"),
+    ],
+)
+def test_the_tool_that_does_what_is_said_is_judged_above_the_others(
+    words: str, server: str, name: str
+):
+    reader = ArgumentReader(get_reader_network(), get_chooser_network())
+    tools = [
+        make_tool("tracker", {"name": "transfer_issue", "description": "Moves an issue."}),
+        make_tool("tracker", {"name": "delete_issue", "description": "Deletes an issue."}),
+        make_tool("weather", {"name": "get_current_weather", "description": "Weather of a city."}),
+        make_tool("weather", {"name": "get_time_zone", "description": "Time zone of a city."}),
+    ]
+    said = reader.read_words(words, {})
+    whole = (0, len(said.spans) - 1)
+    best = max(tools, key=lambda tool: reader.judge_tool(said, whole, tool))
+    assert (best.server, best.name) == (server, name)
+
+
+def test_numpy_judges_as_onnxruntime_does(monkeypatch: pytest.MonkeyPatch):
+    with as_file(files("portico.search.dense") / "model") as folder:
+        usual = ReaderNetwork(folder, CHOOSER)
+        monkeypatch.setattr("portico.search.dense.reader.open_session", lambda *_: None)
+        alone = ReaderNetwork(folder, CHOOSER)
+    ids, kinds, _ = make_question(usual, SENTENCES[0])
+    judged = [one.judge_tool(one.compute_states(ids, kinds)) for one in (usual, alone)]
+    assert abs(judged[0] - judged[1]) < 1.0

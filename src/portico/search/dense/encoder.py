@@ -28,11 +28,10 @@ OUTLINE_FILE = "outline.onnx"
 """The graph, made by `training.outline`; its large tables are in the complete model beside it."""
 TENSORS_FILE = "tensors.json"
 """Where each tensor lies in the complete model, made by `training.outline`."""
-READER_FILE = "reader.bin"
-READER_OUTLINE_FILE = "reader.onnx"
-READER_TENSORS_FILE = "reader.json"
-"""The same of the argument reader, made by `training.arguments.export`; its word pieces are the
-encoder's."""
+READER = "reader"
+CHOOSER = "chooser"
+"""Two networks for plans, made by `training.arguments.export`: `.bin` has the weights, `.onnx` the
+graph, `.json` the table of tensors. Their word pieces are the encoder's."""
 IDENTITY_KEY = "weights"
 """Key in outline and table of tensors that identifies the model they were made from."""
 _IDENTITY_BYTES = 65_536

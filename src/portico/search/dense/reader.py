@@ -1,4 +1,5 @@
-"""The argument reader's network: states of tokens, and pointers between them.
+"""The networks for plans: one points from parameters to their values, the other tells where another
+thing to do begins, and whether a tool does it.
 
 Opened at its first use; onnxruntime or numpy runs it, as they run the encoder. Thread-safe.
 """
@@ -11,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portico.search.dense.encoder import (
+    CHOOSER,
     MODEL_FILE,
-    READER_FILE,
-    READER_OUTLINE_FILE,
-    READER_TENSORS_FILE,
+    READER,
     TENSORS_FILE,
     open_session,
     read_tensors,
@@ -29,12 +29,12 @@ _POINTER_PARTS = 4
 
 
 class ReaderNetwork:
-    """Reads token numbers with their kinds."""
+    """Reads token numbers with their kinds. `name` is READER or CHOOSER; each has its own heads."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = READER) -> None:
         self.tokenizer = WordPieceTokenizer(Vocabulary((folder / "vocabulary.txt").read_bytes()))
-        self._tensors = read_tensors(folder, READER_TENSORS_FILE, READER_FILE)
-        self._session = open_session(folder, READER_OUTLINE_FILE, READER_FILE)
+        self._tensors = read_tensors(folder, f"{name}.json", f"{name}.bin")
+        self._session = open_session(folder, f"{name}.onnx", f"{name}.bin")
         if self._session is None:
             encoder = read_tensors(folder, TENSORS_FILE, MODEL_FILE)
             shared = {name: encoder[name] for name in ("tokens", "token_scales")}
@@ -55,6 +55,12 @@ class ReaderNetwork:
         scale = np.float32(first.shape[1] ** -0.5)
         return asked_first[marks] @ first.T * scale, asked_last[marks] @ last.T * scale
 
+    def judge_tool(self, states: Floats) -> float:
+        """Return how surely a tool that was read without parameters does what is wanted, as a
+        logit."""
+        score = states[0] @ self._tensors["serves.weight"][0] + self._tensors["serves.bias"][0]
+        return float(score)
+
     def find_beginnings(self, states: Floats) -> Floats:
         """Return for each token how likely another thing to do begins there."""
         scores = states @ self._tensors["begins.weight"][0] + self._tensors["begins.bias"]
@@ -65,14 +71,20 @@ _lock = threading.Lock()
 
 
 @cache
-def _open_reader() -> ReaderNetwork:
+def _open_network(name: str) -> ReaderNetwork:
     from importlib.resources import as_file, files
 
     with as_file(files("portico.search.dense") / "model") as folder:
-        return ReaderNetwork(folder)
+        return ReaderNetwork(folder, name)
 
 
 def get_reader_network() -> ReaderNetwork:
     """Return the shared network of this process; raises OSError or ValueError if it is broken."""
     with _lock:
-        return _open_reader()
+        return _open_network(READER)
+
+
+def get_chooser_network() -> ReaderNetwork:
+    """Return the shared network that tells what is to be done, and by which tool."""
+    with _lock:
+        return _open_network(CHOOSER)

@@ -1,6 +1,7 @@
 """Reads what was said: where each thing to do begins, and which words are which argument.
 
-A small network points from each parameter of a tool to its value (`search/dense/reader.py`).
+A small network points from each parameter of a tool to its value, another one tells what is to be
+done and which tool does it (`search/dense/reader.py`).
 Bounded by the limits of `argument_sequence`; runs in a thread.
 """
 
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from portico.catalog.schema_types import to_one_line
 from portico.catalog.tool import Tool, to_literal
 from portico.search.dense.reader import ReaderNetwork
 from portico.workflows.planning.argument_sequence import (
@@ -20,15 +22,16 @@ from portico.workflows.planning.argument_sequence import (
     SpecialTokens,
     build_sequence,
 )
-from portico.workflows.planning.parameters import Leaf, split_identifier
+from portico.workflows.planning.parameters import Leaf, list_leaves, split_identifier
 from portico.workflows.planning.said_words import SaidWords, encode_pieces, read_said_words
 
 _BEGINS = 0.5
-_BEGINS_BESIDE_INPUTS = 0.1
 _SHORT_CLAUSE = 8
 _MAX_SPANS = 4
 _MAX_SPAN_WORDS = 60
 _MIN_CLAUSE_WORDS = 2
+_DESCRIBED_LEAVES = 8
+_MAX_DESCRIPTION = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +40,6 @@ class Clause:
 
     first: int
     last: int
-    likely: float
-    """That it begins there."""
 
     @property
     def is_short(self) -> bool:
@@ -63,10 +64,11 @@ class LeafReading:
 
 
 class ArgumentReader:
-    """Reads intents with the shipped network."""
+    """Reads intents with the shipped networks."""
 
-    def __init__(self, network: ReaderNetwork) -> None:
+    def __init__(self, network: ReaderNetwork, chooser: ReaderNetwork) -> None:
         self._network = network
+        self._chooser = chooser
         self.tokenizer = network.tokenizer
         vocabulary = network.tokenizer.vocabulary
         self._special = SpecialTokens(
@@ -78,17 +80,16 @@ class ArgumentReader:
         return read_said_words(intent, inputs, self.tokenizer)
 
     def split_clauses(self, said: SaidWords, limit: int) -> list[Clause]:
-        """Return the things to do, in order; beside inputs, unlikely ones too."""
-        least = _BEGINS_BESIDE_INPUTS if said.inputs else _BEGINS
-        begins = [(0, 1.0)]
-        for number, likely in enumerate(self._find_beginnings(said)):
-            is_far = number - begins[-1][0] >= _MIN_CLAUSE_WORDS
-            if likely > least and is_far and len(begins) < limit:
-                begins.append((number, likely))
-        ends = [*(number - 1 for number, _ in begins[1:]), len(said.spans) - 1]
-        return [Clause(at, end, likely) for (at, likely), end in zip(begins, ends, strict=True)]
+        """Return the things to do, in order."""
+        begins = [0]
+        for number, likely in enumerate(self.find_beginnings(said)):
+            is_far = number - begins[-1] >= _MIN_CLAUSE_WORDS
+            if likely > _BEGINS and is_far and len(begins) < limit:
+                begins.append(number)
+        ends = [*(number - 1 for number in begins[1:]), len(said.spans) - 1]
+        return [Clause(at, end) for at, end in zip(begins, ends, strict=True)]
 
-    def _find_beginnings(self, said: SaidWords) -> list[float]:
+    def find_beginnings(self, said: SaidWords) -> list[float]:
         """Return by word how likely another thing to do begins there."""
         ids = [self._special.first]
         places: list[int] = []
@@ -98,16 +99,28 @@ class ArgumentReader:
             places.append(len(ids))
             ids.extend(pieces)
         ids.append(self._special.separator)
-        states = self._network.compute_states(ids, [0] * len(ids))
-        likely = self._network.find_beginnings(states)
+        states = self._chooser.compute_states(ids, [0] * len(ids))
+        likely = self._chooser.find_beginnings(states)
         return [float(likely[place]) for place in places]
+
+    def judge_tool(self, said: SaidWords, clause: tuple[int, int], tool: Tool) -> float:
+        """Return how surely a tool does what a clause wants, as a logit."""
+        words = encode_pieces(self.tokenizer, describe_choice(tool))
+        in_clause = self._mark_clause(said, clause)
+        sequence = build_sequence(self._special, said.pieces, in_clause, words, ())
+        states = self._chooser.compute_states(sequence.ids, sequence.kinds)
+        return self._chooser.judge_tool(states)
+
+    def _mark_clause(self, said: SaidWords, clause: tuple[int, int]) -> list[bool]:
+        """Return for each word whether it is in the clause; those of inputs always are."""
+        words = len(said.spans)
+        return [clause[0] <= at <= clause[1] or at >= words for at in range(len(said.pieces))]
 
     def read_arguments(
         self, said: SaidWords, clause: tuple[int, int], tool: Tool, leaves: Sequence[Leaf]
     ) -> list[LeafReading]:
         """Read the parameters of one tool, as many passes as they need."""
-        words = len(said.spans)
-        in_clause = [clause[0] <= at <= clause[1] or at >= words for at in range(len(said.pieces))]
+        in_clause = self._mark_clause(said, clause)
         tool_words = encode_pieces(self.tokenizer, describe_tool_words(tool))
         asked = [self._describe_leaf(leaf) for leaf in leaves]
         found: list[LeafReading] = []
@@ -138,6 +151,14 @@ def describe_tool_words(tool: Tool) -> str:
     """Return a tool's name, its server and its first words, as they are read."""
     name = " ".join(split_identifier(f"{tool.name} {tool.server}"))
     return f"{name}: {tool.description[:120]}"
+
+
+def describe_choice(tool: Tool) -> str:
+    """Return what a tool is told by where it is read without its parameters."""
+    name = " ".join(split_identifier(f"{tool.name} {tool.server}"))
+    leaves = list_leaves(tool)[:_DESCRIBED_LEAVES]
+    taken = ", ".join(" ".join(split_identifier(leaf.name)) for leaf in leaves)
+    return f"{name} ({taken}): {to_one_line(tool.description[:_MAX_DESCRIPTION])}"
 
 
 def _read_leaf(

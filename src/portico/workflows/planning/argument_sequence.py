@@ -4,7 +4,8 @@
 
 All parameters of a tool are read together, so that two do not take one value. A parameter is
 answered by a pointer from its [MASK] to words that were said, to one of its options, or to [CLS]:
-not said. Training builds its sequences here too.
+not said. Without parameters, the state of [CLS] says whether the tool does what the clause wants.
+Training builds its sequences here too.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ Pieces = tuple[int, ...]
 MAX_TOKENS = 384
 MAX_SAID_TOKENS = 208
 MAX_TOOL_TOKENS = 24
+MAX_CHOICE_TOKENS = 72
+"""Of a tool where it is read without its parameters."""
 MAX_PARAMETER_TOKENS = 28
 MAX_OPTION_TOKENS = 48
 CLAUSE, ELSEWHERE, QUESTION = 0, 1, 2
@@ -67,7 +70,8 @@ def build_sequence(
     tool: Sequence[Pieces],
     parameters: Sequence[ParameterWords],
 ) -> ArgumentSequence:
-    """Build the sequence of one tool with as many of these parameters as fit; at least one."""
+    """Build the sequence of one tool with as many of these parameters as fit; at least one, if
+    there are any."""
     sequence = ArgumentSequence()
     sequence.add((tokens.first,), QUESTION)
     fitting = _choose_said_words(said, in_clause)
@@ -78,7 +82,7 @@ def build_sequence(
         kind = CLAUSE if in_clause[number] else ELSEWHERE
         sequence.said.append(sequence.add(pieces, kind))
     sequence.add((tokens.separator,), QUESTION)
-    _add_words(sequence, tool, MAX_TOOL_TOKENS)
+    _add_words(sequence, tool, MAX_TOOL_TOKENS if parameters else MAX_CHOICE_TOKENS)
     for parameter in parameters:
         size = _measure_parameter(parameter)
         if sequence.marks and len(sequence.ids) + size > MAX_TOKENS:

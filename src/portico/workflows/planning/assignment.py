@@ -5,7 +5,6 @@ value. How sure a pair is: what the network points to, how the names fit, whethe
 and whether the step's words speak of the input.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from heapq import nlargest
@@ -35,7 +34,7 @@ from portico.workflows.planning.offers import (
 from portico.workflows.planning.parameters import Leaf, split_identifier, to_plain_name
 from portico.workflows.planning.said_words import SaidInput, SaidWords, write_value
 from portico.workflows.planning.tool_choice import ChosenTool
-from portico.workflows.planning.value_forms import score_date
+from portico.workflows.planning.value_forms import convert_counted
 from portico.workflows.planning.values import (
     NOTHING,
     Each,
@@ -86,13 +85,17 @@ def score_inputs(reading: StepReading, said: SaidWords) -> list[list[float]]:
     context = get_context_words(tool)
     return [
         [
-            likely
-            + _score_names(given, leaf_reading.leaf, tool.name, context)
-            + score_date(given.value, leaf_reading.leaf)
+            likely + _score_names(given, leaf_reading.leaf, tool.name, context)
             for given, likely in zip(said.inputs, leaf_reading.inputs, strict=True)
         ]
         for leaf_reading in reading.leaves
     ]
+
+
+def fit_input(given: SaidInput, leaf: Leaf, leaves: Sequence[Leaf]) -> Any:
+    """Convert an input to what a parameter takes; NOTHING if it takes no such value."""
+    counted = convert_counted(given.name, given.value, leaf)
+    return counted if is_fit(counted, leaf) else fit_value(given.value, leaf, leaves)
 
 
 def _score_names(given: SaidInput, leaf: Leaf, tool: str, context: Collection[str]) -> float:
@@ -172,7 +175,6 @@ def assign_values(
             adjusted for offer in offers if (adjusted := _adjust(offer, best, readings)) is not None
         ]
     _put_in_order(assigned, known)
-    _prefer_unused(said, assigned, answered, everything)
     _assign_left_over(readings, said, assigned, answered, encode)
     if not said.inputs:
         assign_left_over_words(readings, said, assigned, answered)
@@ -194,7 +196,7 @@ def _list_offers(
                 continue
             score = scores[at][which] + _score_forms(given.value, leaf)
             score += _MENTIONED * leads[which]
-            value = fit_value(given.value, leaf, all_leaves)
+            value = fit_input(given, leaf, all_leaves)
             if value is not NOTHING:
                 yield Offer(score, number, at, ("input", which, which), value)
         yield from _list_options(number, at, leaf_reading, reading.choice, said)
@@ -263,23 +265,6 @@ def _put_in_order(assigned: Assignment, known: dict[tuple[int, int, Source], Off
             assigned[other] = changed_other
 
 
-def _prefer_unused(
-    said: SaidWords, assigned: Assignment, answered: Answered, offers: Sequence[Offer]
-) -> None:
-    """Give an input that no step has to a parameter whose input another step has too."""
-    for which in find_unused(said, assigned, answered):
-        if said.inputs[which].is_part:
-            continue
-        counts = Counter(offer.source for offer in assigned.values())
-        for offer in offers:
-            place = (offer.step, offer.leaf)
-            if offer.source[:2] != ("input", which) or offer.score < LEAST:
-                continue
-            if place in assigned and counts[assigned[place].source] > 1:
-                assigned[place] = offer
-                break
-
-
 def find_unused(said: SaidWords, assigned: Assignment, answered: Answered) -> list[int]:
     """Return the inputs that no step has, nor a part of them, nor the object around them."""
     used = {offer.source[1] for offer in assigned.values() if offer.source[0] == "input"}
@@ -312,7 +297,7 @@ def rank_leaves(
             score = reading.leaves[at].inputs[which] + _score_names(given, leaf, tool.name, context)
             score += _compare_texts(encode, name, " ".join(split_identifier(leaf.name)))
             score += _compare_texts(encode, whole, leaf.describe()[:160])
-            value = fit_value(given.value, leaf, leaves)
+            value = fit_input(given, leaf, leaves)
             offers.append(Offer(score, step, at, ("input", which, which), value))
     return sorted(offers, key=lambda offer: -offer.score)
 

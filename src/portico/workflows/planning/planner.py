@@ -1,15 +1,15 @@
 """Plans a workflow from an intent and inputs: things to do, a tool for each, their arguments.
 
-    argument_reader (clauses) → search → argument_reader (arguments) → tool_choice → step_builder
+    argument_reader (clauses) → clause_search → argument_reader (tools, arguments) → tool_choice
+    → step_builder
 
 Nothing is invented: a clause without a fitting tool is reported with the nearest ones, and a
-required argument that nothing provides becomes an input. Up to five tools are read a clause; a
-clause that takes nothing of its own joins its neighbour, and the search begins again.
+required argument that nothing provides becomes an input. Up to ten tools are judged and five
+read a clause; a first clause that only says where joins the next, and the search begins again.
 """
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -17,10 +17,16 @@ from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.results.shape import Shape
 from portico.search import Ranking
-from portico.search.dense.reader import get_reader_network
+from portico.search.dense.reader import get_chooser_network, get_reader_network
 from portico.search.lexical.tokens import MAX_TEXT
 from portico.workflows.planning.argument_reader import ArgumentReader, Clause, LeafReading
 from portico.workflows.planning.assignment import Encode, score_inputs
+from portico.workflows.planning.clause_search import (
+    ClauseSearch,
+    FindTools,
+    UnservedClause,
+    drop_values,
+)
 from portico.workflows.planning.joins import ShapeLookup
 from portico.workflows.planning.name_matching import compute_cosine, to_words
 from portico.workflows.planning.offers import StepReading, fit_value
@@ -42,36 +48,24 @@ from portico.workflows.planning.word_offers import fit_said_value, score_values
 _Found = Sequence[tuple[tuple[int, int], Sequence[tuple[Tool, float]]]]
 _Readings = dict[tuple[tuple[int, int], str], list[LeafReading]]
 """By clause and tool."""
-FindTools = Callable[[str, int], Awaitable[Sequence[PlanCandidate]]]
-"""The tools that some words mean, best first: (words, how many)."""
 
 MAX_CLAUSES = 8
-_QUOTATION = re.compile(r"[\"“«„][^\"”»“]{1,400}[\"”»“]")
-_TOKEN = re.compile(r"\S+")
-_VALUE_MARK = re.compile(r"\d|://|\w/\w|\w_\w|@")
-"""In a token that is a value."""
-_CANDIDATES = 12
-_NEAREST = 3
-_SERVED = 0.85
-"""Score of the best tool from which a clause is taken for something to do."""
+_JUDGED = 10
+_JUDGED_WEIGHT = 0.03
+_JUDGED_WEIGHT_OF_WORDS = 0.06
+_JUDGED_EVIDENCE = 0.04
+"""How many candidates the network judges, and how much a unit of its logit weighs."""
 _FITTED = 5
 _FIT_WINDOW = 0.2
 """How many candidates are read, and how far behind the best they may be."""
-_FIT_WEIGHT = 0.15
 _MEANING_WEIGHT = 0.25
 """Of how near the words without values are to a tool, where no inputs were passed."""
 _LEAST_TAKEN = 0.3
 _OWN = 0.5
 """Sum of what a step takes of inputs beyond others, from which its clause is one of its own."""
-_EVIDENCE = 0.96
-_EVIDENCE_OF_WORDS = 0.7
+_EVIDENCE = 0.9
+_EVIDENCE_OF_WORDS = 0.6
 """Below this, a tool is not taken for what a clause means; words with values in them say less."""
-_SURE = 0.9
-"""Likelihood of a clause's beginning from which it stays one."""
-_NO_NEEDS = 0.8
-"""Fit of a tool that needs nothing."""
-_CONTEXT_WEIGHT = 0.4
-"""Weight of a search with the clauses before it."""
 TOOLS = "tools"
 """The input that names the tools to plan with."""
 _OTHERS = 3
@@ -79,15 +73,6 @@ _NEAR = 0.4
 _NEEDS = 5
 """How many tools that were nearly chosen are named, how far behind they may be, and how many of
 their parameters are named."""
-
-
-@dataclass(frozen=True, slots=True)
-class UnservedClause:
-    """Words that no tool here serves."""
-
-    clause: str
-    nearest: tuple[str, ...]
-    """Addresses of the nearest tools."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +155,7 @@ async def _plan(
     known: _Readings = {}
     gaps: dict[str, float] = {}
     while True:
-        search = _ClauseSearch(said, request.snapshot, request.find)
+        search = ClauseSearch(said, request.snapshot, request.find, reader)
         for clause in clauses:
             await search.add((clause.first, clause.last), is_last=clause == clauses[-1])
         if not search.found and not request.tools:
@@ -191,7 +176,7 @@ async def _plan(
         clauses = joined
     unserved = [] if request.tools else search.unserved
     if not request.tools:
-        doubtful = await asyncio.to_thread(_find_doubtful, chosen, said, encode)
+        doubtful = await asyncio.to_thread(_find_doubtful, chosen, said, encode, reader)
         if len(doubtful) == len(chosen):
             unserved += [
                 UnservedClause(said.get_text(*it.clause), (it.tool.address,)) for it in chosen
@@ -251,114 +236,21 @@ def _describe_others(
 
 def open_reader() -> ArgumentReader:
     """Return the reader of arguments; the first use reads its weights."""
-    return ArgumentReader(get_reader_network())
-
-
-class _ClauseSearch:
-    """Finds tools for one clause after another.
-
-    A clause that no tool serves well tells what the next one is about ("The page is out of date.
-    Take it offline."), or belongs to the one before it.
-    """
-
-    def __init__(self, said: SaidWords, snapshot: Snapshot, find: FindTools) -> None:
-        self.found: list[tuple[tuple[int, int], Sequence[tuple[Tool, float]]]] = []
-        self.unserved: list[UnservedClause] = []
-        self._said = said
-        self._snapshot = snapshot
-        self._find = find
-        self._first_open: int | None = None
-        # Scores of words alone are on another scale.
-        self._by_meaning = snapshot.index.encode_query("tool") is not None
-
-    async def add(self, clause: tuple[int, int], *, is_last: bool) -> None:
-        """Search for the tools of the next clause."""
-        words = self._said.get_text(*clause)
-        hits, is_weak = await self._search(words)
-        if is_weak or (self._by_meaning and hits[0].score < _SERVED):
-            if is_last and self.found:
-                (first, _), known = self.found[-1]
-                self.found[-1] = ((first, clause[1]), known)
-                self._report(words, hits, is_weak)
-                return
-            if not is_last:
-                if self._first_open is None:
-                    self._first_open = clause[0]
-                self._report(words, hits, is_weak)
-                return
-        if self._first_open is not None:
-            clause = (self._first_open, clause[1])
-            self._first_open = None
-            words = self._said.get_text(*clause)
-            hits, is_weak = await self._search(words)
-        if is_weak:
-            self._report(words, hits, is_weak)
-            return
-        if self.found:
-            # "add a comment to it": the clauses before have said what it is.
-            before = " ".join(self._said.get_text(*other) for other, _ in self.found[-2:])
-            context = await self._find(f"{words} ({before})", _CANDIDATES)
-            hits = _mix_candidates(hits, context, _CONTEXT_WEIGHT)
-        self.found.append((clause, self._look_up(hits)))
-
-    async def _search(self, words: str) -> tuple[Sequence[PlanCandidate], bool]:
-        """Return tools that can be seen here, and whether none of them really fits."""
-        found = await self._find(words, _CANDIDATES)
-        if not self._said.inputs and (bare := _drop_values(words)) != words and found:
-            beside = await self._find(bare, _CANDIDATES)
-            if found[0].weak:
-                found = beside
-            else:
-                halved = [PlanCandidate(hit.address, hit.score / 2) for hit in found]
-                found = _mix_candidates(halved, beside, 0.5)
-        hits = [hit for hit in found if hit.address in self._snapshot.tools]
-        return hits, not hits or hits[0].weak
-
-    def _look_up(self, hits: Sequence[PlanCandidate]) -> list[tuple[Tool, float]]:
-        tools = self._snapshot.tools
-        return [(tools[hit.address], hit.score) for hit in hits if hit.address in tools]
-
-    def _report(self, words: str, hits: Sequence[PlanCandidate], is_weak: bool) -> None:
-        if is_weak:
-            nearest = tuple(tool.address for tool, _ in self._look_up(hits)[:_NEAREST])
-            self.unserved.append(UnservedClause(words, nearest))
-
-
-def _drop_values(words: str) -> str:
-    """Leave out quotations and tokens with a digit or a mark inside: they say nothing of a tool."""
-    return _TOKEN.sub(
-        lambda token: " " if _VALUE_MARK.search(token[0]) else token[0],
-        _QUOTATION.sub(" ", words),
-    )
-
-
-def _mix_candidates(
-    hits: Sequence[PlanCandidate], others: Sequence[PlanCandidate], weight: float
-) -> list[PlanCandidate]:
-    """Add up the scores of two searches, best first.
-
-    A tool on one list only ranks just below the last of the other.
-    """
-    alone = {hit.address: hit.score for hit in hits}
-    beside = {hit.address: hit.score for hit in others}
-    least = 0.9 * min(alone.values(), default=0.0)
-    least_beside = 0.9 * min(beside.values(), default=0.0)
-    mixed = [
-        PlanCandidate(
-            address, alone.get(address, least) + weight * beside.get(address, least_beside)
-        )
-        for address in alone | beside
-    ]
-    return sorted(mixed, key=lambda hit: -hit.score)
+    return ArgumentReader(get_reader_network(), get_chooser_network())
 
 
 def _find_doubtful(
-    chosen: Sequence[ChosenTool], said: SaidWords, encode: Encode
+    chosen: Sequence[ChosenTool], said: SaidWords, encode: Encode, reader: ArgumentReader
 ) -> list[ChosenTool]:
     """Return the choices for which little speaks: what the clause and the tool mean, its rank, its
-    name, and what it takes of the inputs."""
+    name, the network, and what it takes of the inputs."""
     least = _EVIDENCE if said.inputs else _EVIDENCE_OF_WORDS
-    return [choice for choice in chosen if _weigh_evidence(choice, said, encode) < least]
+    doubtful: list[ChosenTool] = []
+    for choice in chosen:
+        judged = _JUDGED_EVIDENCE * reader.judge_tool(said, choice.clause, choice.tool)
+        if _weigh_evidence(choice, said, encode) + judged < least:
+            doubtful.append(choice)
+    return doubtful
 
 
 def _weigh_evidence(choice: ChosenTool, said: SaidWords, encode: Encode) -> float:
@@ -383,48 +275,42 @@ def _compare_meaning(words: str, tool: Tool, encode: Encode) -> float:
 def join_clauses(
     clauses: Sequence[Clause], chosen: Sequence[ChosenTool], said: SaidWords
 ) -> list[Clause]:
-    """Join a clause whose tool takes nothing of its own with its neighbour: the first with the next
-    if it only says where (`In GitLab, …`), another with the one before if its beginning is
-    unsure."""
-    joined = list(clauses)
-    for at, clause in enumerate(clauses):
-        choice = next((it for it in chosen if it.clause == (clause.first, clause.last)), None)
-        if choice is None or len(chosen) < 2:
-            continue
-        others = [it.takes for it in chosen if it is not choice]
-        own = sum(
-            max(0.0, takes - max(other[which] for other in others))
-            for which, takes in enumerate(choice.takes)
-        )
-        if own >= _OWN:
-            continue
-        is_place = clause.is_short and said.get_text(clause.last, clause.last) == ","
-        if at == 0 and (is_place or joined[1].likely < _SURE):
-            return [Clause(clause.first, joined[1].last, 1.0), *joined[2:]]
-        if at and clause.likely < _SURE:
-            before = joined[at - 1]
-            joined[at - 1 : at + 1] = [Clause(before.first, clause.last, before.likely)]
-            return joined
-    return joined
+    """Join the first clause with the next if it only says where (`In GitLab, …`) and its tool takes
+    nothing of its own."""
+    first = clauses[0]
+    is_place = first.is_short and said.get_text(first.last, first.last) == ","
+    if len(chosen) < 2 or not is_place or chosen[0].clause != (first.first, first.last):
+        return list(clauses)
+    others = [choice.takes for choice in chosen[1:]]
+    own = sum(
+        max(0.0, takes - max(other[which] for other in others))
+        for which, takes in enumerate(chosen[0].takes)
+    )
+    if own >= _OWN:
+        return list(clauses)
+    return [Clause(first.first, clauses[1].last), *clauses[2:]]
 
 
 def _fit_tools(
     reader: ArgumentReader, said: SaidWords, found: _Found, known: _Readings, encode: Encode
 ) -> Candidates:
-    """Measure of the best candidates what they take of the inputs, and raise their scores by the
-    share of their required parameters that were said."""
+    """Judge the candidates by the network, and measure of the best what they take of the inputs."""
     fitting: list[tuple[tuple[int, int], Sequence[FittedTool]]] = []
     for clause, candidates in found:
-        best = candidates[0][1]
-        bare = _drop_values(said.get_text(*clause))
+        bare = drop_values(said.get_text(*clause))
         fitted: list[FittedTool] = []
-        for tool, found_score in candidates:
-            score = found_score
+        weight = _JUDGED_WEIGHT if said.inputs else _JUDGED_WEIGHT_OF_WORDS
+        judged = [
+            (tool, score, score + weight * reader.judge_tool(said, clause, tool))
+            for tool, score in candidates[:_JUDGED]
+        ]
+        judged.sort(key=lambda one: -one[2])
+        best = judged[0][2]
+        for tool, found_score, score in judged:
             takes = (0.0,) * (len(said.inputs) or len(said.values))
             if len(fitted) < _FITTED and score > best - _FIT_WINDOW:
                 reading = _read_step(reader, said, ChosenTool(clause, tool), known)
-                takes, share = measure_fit(reading, said)
-                score += _FIT_WEIGHT * share
+                takes = measure_takes(reading, said)
                 if not said.inputs:
                     score += _MEANING_WEIGHT * _compare_meaning(bare, tool, encode)
             fitted.append(FittedTool(tool, score, takes, found_score))
@@ -432,16 +318,13 @@ def _fit_tools(
     return fitting
 
 
-def measure_fit(reading: StepReading, said: SaidWords) -> tuple[tuple[float, ...], float]:
-    """Return how surely a tool takes each input, or without inputs each value in the words, and the
-    share of its required parameters that were said."""
+def measure_takes(reading: StepReading, said: SaidWords) -> tuple[float, ...]:
+    """Return how surely a tool takes each input, or without inputs each value in the words."""
     leaves = [leaf_reading.leaf for leaf_reading in reading.leaves]
     given = [one.value for one in said.inputs] or said.values
     scores = score_inputs(reading, said) if said.inputs else score_values(reading, said)
     takes = [0.0] * len(given)
-    needed: list[float] = []
-    for leaf_reading, row in zip(reading.leaves, scores, strict=True):
-        leaf = leaf_reading.leaf
+    for leaf, row in zip(leaves, scores, strict=True):
         for which, score in enumerate(row):
             if score > max(takes[which], _LEAST_TAKEN):
                 value = given[which]
@@ -451,10 +334,7 @@ def measure_fit(reading: StepReading, said: SaidWords) -> tuple[tuple[float, ...
                     fitting = fit_value(value, leaf, leaves)
                 if fitting is not NOTHING:
                     takes[which] = min(1.0, score)
-        if leaf.required:
-            needed.append(max(1 - leaf_reading.absent, *(min(1.0, it) for it in row), 0.0))
-    share = sum(needed) / len(needed) if needed else _NO_NEEDS
-    return tuple(takes), share
+    return tuple(takes)
 
 
 def _read_step(

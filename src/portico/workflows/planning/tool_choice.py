@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from portico.catalog.tool import Tool
 
-_SAME_SERVER = 0.12
+_SAME_SERVER = 0.25
 _REPEATED = 0.2
 """Deduction for a tool that another clause has: two clauses seldom mean one thing."""
-_TAKEN = 0.1
+_TAKEN = 0.2
 """Added for each input that a tool takes and none before it."""
 _WORKED = 0.1
 """Added for each tool of a plan that has worked for words like these."""

@@ -13,7 +13,6 @@ from portico.workflows.planning.values import (
     NOTHING,
     convert_input,
     convert_text,
-    to_iso_date,
     wants_date,
 )
 
@@ -34,6 +33,18 @@ _MAX_DESCRIPTION = 400
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800, "mo": 2_592_000}
+_UNIT_BY_NAME = {
+    "second": "s",
+    "sec": "s",
+    "minute": "m",
+    "min": "m",
+    "hour": "h",
+    "day": "d",
+    "week": "w",
+    "month": "mo",
+}
+"""What the name of an input says that it is counted in."""
+_MAX_DIGITS = 12
 _COUNTED_IN = {
     0.001: frozenset(("ms", "millisecond", "milliseconds")),
     1: frozenset(("second", "seconds", "sec", "secs")),
@@ -62,13 +73,6 @@ def score_form(value: SaidValue, leaf: Leaf) -> float:
     return score
 
 
-def score_date(value: object, leaf: Leaf) -> float:
-    """Return what an input adds to its score for a parameter if it is a date."""
-    if not isinstance(value, str) or not to_iso_date(value):
-        return 0.0
-    return score_form(SaidValue(ValueKind.DATE, value, 0, 0), leaf)
-
-
 def convert_value(value: SaidValue, leaf: Leaf) -> Any:
     """Convert a value that was said to one that a parameter takes; NOTHING if it takes none."""
     if value.items:
@@ -92,7 +96,9 @@ def convert_duration(text: str, leaf: Leaf) -> Any:
     if leaf.options:
         return convert_text(text, leaf)
     if leaf.types & {"integer", "number"}:
-        said = {*to_words(leaf.name), *to_words_of_text(leaf.schema.description[:_MAX_DESCRIPTION])}
+        said = set(to_words(leaf.name))
+        if not any(said & words for words in _COUNTED_IN.values()):
+            said |= set(to_words_of_text(leaf.schema.description[:_MAX_DESCRIPTION]))
         named = [seconds for seconds, words in _COUNTED_IN.items() if said & words]
         if len(named) != 1:
             return convert_text(str(number), leaf)
@@ -101,6 +107,16 @@ def convert_duration(text: str, leaf: Leaf) -> Any:
     shown = f"{leaf.schema.default} {leaf.schema.description[:_MAX_DESCRIPTION]}"
     is_shown = re.search(rf"(?<![\w-])\d+{unit}\b", shown)
     return text if is_shown and leaf.types <= {"string"} else NOTHING
+
+
+def convert_counted(name: str, value: object, leaf: Leaf) -> Any:
+    """Convert the number of an input whose name has a unit (`retention_days`) to the unit of a
+    parameter; NOTHING if it is no such input or the parameter takes no duration."""
+    units = [_UNIT_BY_NAME[word] for word in to_words(name) if word in _UNIT_BY_NAME]
+    text = str(value)
+    if len(units) != 1 or isinstance(value, bool) or not text.isascii() or not text.isdigit():
+        return NOTHING
+    return convert_duration(f"{text[:_MAX_DIGITS]}{units[0]}", leaf)
 
 
 def _takes_time(leaf: Leaf) -> bool:

@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any, cast
 
 from portico.workflows.planning.name_matching import score_name
@@ -87,6 +87,8 @@ def convert_text(text: str, leaf: Leaf) -> Any:
     if described is not NOTHING:
         return described
     if types & {"integer", "number"} and "string" not in types:
+        if found := to_iso_date(text):
+            return _to_epoch(found, leaf)
         return _convert_number(text, integer="number" not in types)
     if types <= {"object"}:
         return _parse_json(text, dict)
@@ -348,6 +350,20 @@ def to_iso_date(text: str) -> str:
     if len(named) == len(years) == len(days) == 1 and len(numbers) == 2:
         return _join_date(years[0], named[0], days[0])
     return ""
+
+
+def _to_epoch(iso: str, leaf: Leaf) -> Any:
+    """Convert a date to seconds or milliseconds since 1970, where a parameter says that it takes
+    them; else NOTHING."""
+    said = f"{leaf.name} {leaf.schema.description[:400]}".lower()
+    if not any(word in said for word in ("epoch", "unix", "timestamp", "since 1970")):
+        return NOTHING
+    try:
+        at = datetime.fromisoformat(iso)
+    except ValueError:
+        return NOTHING
+    seconds = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+    return seconds * 1_000 if "millisecond" in said or "(ms)" in said else seconds
 
 
 def _find_month(word: str) -> int:
