@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from portico.calls import validation
 from portico.calls.cache import ResultCache
 from portico.calls.pipeline import CallContext
+from portico.catalog import schema_validator
 from portico.catalog.tool import Tool, make_tool
 from portico.config import CacheConfig
 from portico.errors import BackendBusy, BackendUnavailable, InvalidArguments
@@ -279,13 +279,13 @@ async def test_the_schema_of_a_large_definition_is_compiled_in_a_thread(
     monkeypatch: pytest.MonkeyPatch,
 ):
     compiled_in: list[threading.Thread] = []
-    compile_schema = validation._compile_schema  # pyright: ignore[reportPrivateUsage]
+    compile_schema = schema_validator._compile_schema  # pyright: ignore[reportPrivateUsage]
 
     def record(schema: Raw, **options: Any) -> Any:
         compiled_in.append(threading.current_thread())
         return compile_schema(schema, **options)
 
-    monkeypatch.setattr(validation, "_compile_schema", record)
+    monkeypatch.setattr(schema_validator, "_compile_schema", record)
     pipeline = RetryPipeline()
     pipeline.backend.on_call("read", lambda arguments: DONE)
     large = {**READ, "description": "word " * 4_000}

@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
-from portico.calls.call import Call, CallContext, Handler, ServerRequest
+from portico.calls.call import Call, Handler, ServerRequest
 from portico.calls.definition_tracker import DefinitionTracker
 from portico.calls.server_task import declare_tasks, declares_tasks, is_task
 from portico.calls.validation import find_mismatches
@@ -312,14 +312,6 @@ class Dispatcher:
             )
             key = upstream.select_key(request.context.caller)
             return await upstream.request(request.method, sent, options, key)
-
-    async def send_notification(
-        self, server: str, method: str, params: Raw, context: CallContext
-    ) -> None:
-        """Send a notification to a server that runs; others have nothing to be notified of."""
-        upstream = self._get_upstream(server)
-        key = upstream.select_key(context.caller)
-        await upstream.notify(method, self._filter_meta(server, params), key)
 
     def _get_upstream(self, server: str) -> Upstream:
         upstream = self._upstreams.get(server)

@@ -6,10 +6,9 @@ its client during the call, and the call is repeated with the responses.
 """
 
 import asyncio
-import contextlib
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -26,11 +25,8 @@ from portico.catalog.tool import sanitize_text
 from portico.errors import INTERNAL_ERROR, BackendTimeout, RemoteError
 from portico.upstream.backend import Raw, Relay
 from portico.upstream.protocol.envelope import INPUT_RESPONSES, REQUEST_STATE, declare_capabilities
-from portico.upstream.protocol.extension_ids import add_server
-from portico.upstream.protocol.extensions import EXTENSIONS, Extensions
 from portico.upstream.protocol.server_requests import (
     ELICITATION_COMPLETE,
-    RELAYED_NOTIFICATIONS,
     URL_ELICITATION_REQUIRED,
 )
 
@@ -46,21 +42,16 @@ MAX_NOTIFICATION_CHARS = 65_536
 """Longest progress or log message; the rest is cut."""
 
 
-async def resolve_elicitations(
-    request: Request,
-    call_next: Handler[Request],
-    get_extensions: Callable[[str], Extensions] | None = None,
-) -> Raw:
+async def resolve_elicitations(request: Request, call_next: Handler[Request]) -> Raw:
     """Middleware: label what the server asks, and resolve its input requests.
 
     A client of several rounds gets the input requests as the result; any other client is asked
     through the relay, and the call is repeated with its answers. Without a relay they are returned
-    too. `get_extensions` returns what a server declares; without it, its notifications of
-    extensions are dropped.
+    too.
     """
     relay = request.context.relay
     if relay is not None:
-        request.relay = LabelledRelay(request.server, relay, get_extensions)
+        request.relay = LabelledRelay(request.server, relay)
     params = request.params
     if params is None or request.method not in MULTI_ROUND_METHODS:
         return await call_next(request)
@@ -135,7 +126,6 @@ class LabelledRelay:
 
     _server: str
     _relay: Relay
-    _get_extensions: Callable[[str], Extensions] | None = None
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
@@ -146,14 +136,7 @@ class LabelledRelay:
         return self._relay.client_key
 
     async def notify(self, method: str, params: Raw) -> None:
-        """Send a notification; progress and log messages lose hidden characters. One of an
-        extension passes where client and server declare the same."""
-        if method not in RELAYED_NOTIFICATIONS:
-            if not self._shares_extension():
-                return
-            with contextlib.suppress(RemoteError):
-                await self._relay.notify(method, add_server(params, self._server))
-            return
+        """Send a notification; progress and log messages lose hidden characters."""
         cleaned = {
             key: truncate(sanitize_text(text[:MAX_NOTIFICATION_CHARS]), MAX_NOTIFICATION_CHARS - 1)
             for key in ("message", "data", "logger")
@@ -161,12 +144,6 @@ class LabelledRelay:
             and (len(text) > MAX_NOTIFICATION_CHARS or not text.isprintable())
         }
         await self._relay.notify(method, {**params, **cleaned} if cleaned else params)
-
-    def _shares_extension(self) -> bool:
-        client = self.capabilities.get(EXTENSIONS)
-        if not client or self._get_extensions is None:
-            return False
-        return not client.keys().isdisjoint(self._get_extensions(self._server))
 
     async def request(self, method: str, params: Raw) -> Raw:
         """Send a labelled request; raises RemoteError if it cannot be shown."""

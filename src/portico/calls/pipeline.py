@@ -13,7 +13,6 @@ from portico.calls.call import (
     CallContext,
     CallMiddleware,
     Handler,
-    Request,
     ServerRequest,
     compose,
     make_call_id,
@@ -43,7 +42,6 @@ from portico.storage.gateway_store import GatewayStore
 from portico.storage.rows import TaskRow
 from portico.upstream.backend import Raw
 from portico.upstream.lifecycle.supervisor import Upstream
-from portico.upstream.protocol.extensions import Extensions, read_extensions
 
 __all__ = ["DEFAULT_CONTEXT", "CallContext", "CallPipeline", "CallSettings"]
 
@@ -96,20 +94,9 @@ class CallPipeline:
             request_middlewares.append(HeldOffers(definitions.catalog).check_request)
         request_middlewares += [self._rule_limits.limit_request, self._result_masking.mask_request]
         self._run_request = compose(
-            [*request_middlewares, self._sign_ins.ask, self._resolve_elicitations],
+            [*request_middlewares, self._sign_ins.ask, resolve_elicitations],
             self._dispatcher.send_request,
         )
-
-    def _resolve_elicitations(
-        self, request: Request, /, call_next: Handler[Request]
-    ) -> Coroutine[Any, Any, Raw]:
-        return resolve_elicitations(request, call_next, self._get_extensions)
-
-    def _get_extensions(self, server: str) -> Extensions:
-        """Return the extensions that a connected server declared."""
-        upstream = self._upstreams.get(server)
-        connection = upstream and upstream.any_connection
-        return read_extensions(connection and connection.initialize_info.capabilities)
 
     def _compose_call(self) -> Handler[Call]:
         middlewares: list[CallMiddleware[Call]] = [self.recorder.record_call]
@@ -130,7 +117,7 @@ class CallPipeline:
             check_held_call,
             rules.check_again,
             self._server_arguments.translate,
-            self._resolve_elicitations,
+            resolve_elicitations,
             self._dispatcher.retry,
         ]
         return compose(middlewares, self._dispatcher.send_and_check)
@@ -205,11 +192,6 @@ class CallPipeline:
                 id=context.call_id or make_call_id(context.run_id),
             )
         )
-
-    async def notify(self, server: str, method: str, params: Raw, context: CallContext) -> None:
-        """Send a client's notification of an extension to a server, if its rules allow that."""
-        if self.enforcement.allows_notification(server, method, context.caller):
-            await self._dispatcher.send_notification(server, method, params, context)
 
     def resume(self, tool: Tool, row: TaskRow, context: CallContext) -> Coroutine[Any, Any, Raw]:
         """Return the raw result of a call whose task an earlier process began; nothing is called.

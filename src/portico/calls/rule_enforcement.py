@@ -183,12 +183,6 @@ class RuleEnforcement:
             return self._prepare_request(request, decision, call_next)
         return call_next(request)
 
-    def allows_notification(self, server: str, method: str, caller: Caller) -> bool:
-        """Return whether a caller may send a notification of an extension: it has no answer, so
-        what has to be asked for first is denied."""
-        own = self.rules.select_for(caller)
-        return own.allows_all or own.decide(Target("server", server, method), {}).effect == "allow"
-
     async def _prepare_request(
         self, request: ServerRequest, decision: Decision, call_next: Handler[ServerRequest]
     ) -> Raw:

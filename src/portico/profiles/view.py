@@ -16,7 +16,7 @@ from portico.calls.server_task import make_extension_needed_error
 from portico.calls.task_tickets import is_ticket
 from portico.catalog.skills import SKILLS_EXTENSION
 from portico.catalog.snapshot import Snapshot
-from portico.errors import INVALID_PARAMS, RemoteError, UnknownName
+from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RemoteError, UnknownName
 from portico.events import CatalogChanged, Event
 from portico.json_text import json_codec
 from portico.meta_tools import instructions, tool_definitions
@@ -27,7 +27,6 @@ from portico.policy.rules import CallerRules
 from portico.policy.target import Target
 from portico.profiles import prompts, resources
 from portico.profiles.apps import Apps
-from portico.profiles.extension_methods import ExtensionMethods
 from portico.profiles.first_listing import FirstListing, WaitForListing
 from portico.profiles.passthrough import UpstreamOffers
 from portico.profiles.profile_state import ProfileSettings, ProfileState
@@ -101,7 +100,6 @@ class ProfileView:
             runtimes,
         )
         self.upstream_offers = UpstreamOffers(self.profile_state, call_pipeline, links, apps)
-        self.extension_methods = ExtensionMethods(self.profile_state, call_pipeline)
         self._resources = GatewayResources(self.profile_state)
         self._skills = ProfileSkills(self.profile_state)
         self._prompts = GatewayPrompts(self.profile_state, self._resources, self.search_service)
@@ -236,7 +234,7 @@ class ProfileView:
                 return await self._call_pipeline.request(
                     self.transparent_server, method, params, context
                 )
-            return await self.extension_methods.request(method, params, context)
+            raise RemoteError(METHOD_NOT_FOUND, "Method not found", method)
         await self.profile_state.load_snapshot()
         if self.first_listing.complete_servers is not self.profile_state.snapshot.servers:
             await self.first_listing.wait_for(method, params)

@@ -123,16 +123,6 @@ class AdmissionControl:
         finally:
             self.release(client, requirement)
 
-    def admits_notification(self, request: Request) -> bool:
-        """Return whether a client may send one more notification that a server gets: they count
-        against its rate, and those above it are dropped."""
-        try:
-            self.limiter.take_rate_token(request.caller.session or _identify_client(request))
-        except LimitExceeded:
-            self.rejected_count += 1
-            return False
-        return not self.is_draining
-
     async def acquire(self, client: str, requirement: Requirement) -> float:
         """Wait until a request of `client` may run; return the seconds it was queued.
 

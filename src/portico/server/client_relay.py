@@ -24,9 +24,8 @@ from portico.server.http.large_values import ensure_encodable, replace_large_mem
 from portico.server.sessions import Session
 from portico.upstream.backend import CallAlreadyEnded, Era, Raw
 from portico.upstream.protocol.envelope import CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY
-from portico.upstream.protocol.extension_ids import remove_servers
 from portico.upstream.protocol.extensions import EXTENSIONS, Extensions, read_extensions
-from portico.upstream.protocol.server_requests import ELICITATION_COMPLETE, RELAYED_NOTIFICATIONS
+from portico.upstream.protocol.server_requests import ELICITATION_COMPLETE
 
 CAPABILITY_BY_METHOD: Mapping[str, str] = {
     "sampling/createMessage": "sampling",
@@ -210,8 +209,6 @@ class ClientRelay:
             return
         if method == "notifications/message" and not self._is_level_wanted(params.get("level")):
             return
-        if method not in RELAYED_NOTIFICATIONS and self._profile_state.transparent_server:
-            params, _ = remove_servers(params)
         if method == "notifications/progress" and ctx is not self._first_ctx:
             # A later round has a progress token of its own.
             if (token := _get_meta(ctx).get("progressToken")) is None:

@@ -18,7 +18,6 @@ from mcp.server.context import CallNext, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
-from mcp_types import methods as spec
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from portico import __version__
@@ -93,7 +92,6 @@ class ProfileEndpoint:
         self.view = view
         self.pending_requests = pending_requests
         self.sessions = SessionRegistry()
-        self._admission = admission
         self._upstreams = upstreams
         self._lost_servers: set[str] = set()
         self._subscriptions = ResourceSubscriptions(
@@ -346,12 +344,6 @@ class ProfileEndpoint:
     ) -> Any:
         if ctx.method == "notifications/initialized":
             self.sessions.add(get_connection(ctx), get_session(ctx))
-        elif ctx.method not in spec.SPEC_CLIENT_NOTIFICATION_METHODS:
-            request = make_request(ctx, self.view.profile_state, elicitation_timeout_s=0.0)
-            if self._admission.admits_notification(request):
-                context = CallContext(request.caller, request.relay)
-                view = self._select_view(request)
-                await view.extension_methods.notify(ctx.method, request.params, context)
         elif ctx.method == _ROOTS_CHANGED and self.view.transparent_server:
             request = make_request(ctx, self.view.profile_state, elicitation_timeout_s=0.0)
             if server := self._select_view(request).transparent_server:

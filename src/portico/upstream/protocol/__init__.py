@@ -6,6 +6,5 @@ server_requests     requests that the server sends; which client was sent to whi
 handshake           era detection and `initialize`
 envelope            params of each era; pure
 extensions          what each side declares beyond the protocol, and what both agree on; pure
-extension_ids       ids of unknown extensions, with their server's name; pure
 subscription        change notifications of a modern server
 """

@@ -71,11 +71,6 @@ MAX_TASKS = 1_000
 RELAYED_METHODS = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
 """Requests that a server may send to the client whose call it processes."""
 
-RELAYED_NOTIFICATIONS = frozenset(
-    {"notifications/progress", "notifications/message", ELICITATION_COMPLETE}
-)
-"""Notifications of the protocol that a server sends to the client whose call it processes."""
-
 Work = Coroutine[Any, Any, None]
 
 
