@@ -149,6 +149,15 @@ def test_valid_arguments_stay_valid_and_nothing_else_is_sent() -> None:
     assert rewritten > 500
 
 
+def test_a_name_that_its_owner_has_to_keep_is_given_to_no_other() -> None:
+    schema: Raw = {"type": "object", "properties": {name: {"type": "string"} for name in "abc"}}
+    # `c` cannot be named `b`, so `a` cannot be named `c`.
+    names = {"parameters": {"a": {"name": "c"}, "c": {"name": "b"}}}
+    tool, problems = override(schema, names)
+    assert tool.translation is None
+    assert len(problems) == 2
+
+
 @pytest.mark.parametrize(
     "keyword",
     [

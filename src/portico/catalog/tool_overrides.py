@@ -19,7 +19,7 @@ from portico.catalog.schema_types import ABSENT
 from portico.catalog.schema_validator import is_valid_for_schema
 from portico.catalog.snapshot import ServerEntry
 from portico.catalog.tool import Tool, compute_hash, encode_json, quote_text
-from portico.config import ToolOverride, ToolRules
+from portico.config import ParameterOverride, ToolOverride, ToolRules
 from portico.config_file.secret_references import find_references
 from portico.json_text import json_codec
 from portico.json_text.json_codec import to_object
@@ -146,23 +146,16 @@ def _collect_changes(
 ) -> list[ParameterChange]:
     wanted = {own: one for own, one in override.parameters.items() if own in names}
     findings.applied.update((tool.upstream_name, own) for own in wanted)
-    kept = {
-        name
-        for name in names
-        if name not in wanted or wanted[name].is_fixed or wanted[name].name in (None, name)
-    }
+    chosen = _choose_names(wanted, names)
     changes: list[ParameterChange] = []
     for own, one in wanted.items():
-        name = one.name or own
-        if name != own:
-            if name in kept:
-                findings.add(tool, own, f"it cannot be named {name!r}: another has that name")
-                name = own
-            kept.add(name)
+        if not one.is_fixed and one.name not in (None, chosen[own]):
+            problem = f"it cannot be named {quote_text(one.name)}: another has that name"
+            findings.add(tool, own, problem)
         changes.append(
             ParameterChange(
                 own,
-                name,
+                chosen[own],
                 one.description,
                 one.fixed if one.is_fixed else ABSENT,
                 one.default if one.has_default and not one.is_fixed else ABSENT,
@@ -170,6 +163,23 @@ def _collect_changes(
             )
         )
     return changes
+
+
+def _choose_names(
+    wanted: Mapping[str, ParameterOverride], names: Collection[str]
+) -> dict[str, str]:
+    """Return the name of each parameter as callers see it: of those that would have one name, one
+    gets it, and a parameter whose own name it is comes first."""
+    chosen = {name: name for name in names}
+    chosen |= {own: one.name for own, one in wanted.items() if one.name and not one.is_fixed}
+    while True:
+        holders: dict[str, str] = {}
+        own_names_first = sorted(chosen, key=lambda own: chosen[own] != own)
+        refused = [own for own in own_names_first if holders.setdefault(chosen[own], own) != own]
+        if not refused:
+            return chosen
+        # Each keeps its own name, which another may have been given.
+        chosen |= {own: own for own in refused}
 
 
 def _drop_misfit(
