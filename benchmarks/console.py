@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import httpx2
 import psutil
@@ -92,6 +93,7 @@ def serve_fleet(shared: Path | None, calls: int) -> Generator[Place]:
             (recording["slug"], tool["name"])
             for recording in fleet.recordings(shared)
             for tool in recording["tools"]
+            if is_for_models(tool)
         ]
         asyncio.run(write_record(folder / "data", tools, calls))
         command = programs.command("upstream")
@@ -107,6 +109,12 @@ def serve_fleet(shared: Path | None, calls: int) -> Generator[Place]:
             root = f"http://127.0.0.1:{port}"
             wait_until(lambda: count_tools(root) > len(tools), LISTED_S)
             yield Place(root, process, count_tools(root))
+
+
+def is_for_models(tool: Mapping[str, Any]) -> bool:
+    """Return whether a tool is shown to others than apps."""
+    app = tool.get("_meta", {}).get("ui", {})
+    return "model" in app.get("visibility", ["model"])
 
 
 def count_tools(root: str) -> int:
