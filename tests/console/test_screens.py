@@ -204,6 +204,14 @@ def test_a_search_that_nothing_serves_does_not_say_that_all_is_well(
     window.wait_for("h1 + .note", "send a message")
 
 
+def test_changes_names_each_server_with_when_it_was_checked(
+    window: Browser, served: ServedConsole
+) -> None:
+    open_page(window, served, "changes")
+    window.wait_for(".facts div", "no changes")
+    window.wait_for(".facts div", "never listed")
+
+
 def test_colours_are_chosen_and_kept(window: Browser, served: ServedConsole) -> None:
     open_page(window, served, "overview")
     window.click("button[aria-label='Colours: system']")

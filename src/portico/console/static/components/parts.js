@@ -85,7 +85,7 @@ async function copyText(text) {
   field.remove();
 }
 
-/** Facts in two columns; those without a value are left out. @param {{facts: [string, any][]}} props */
+/** Facts in two columns; those without a value are left out. @param {{facts: [any, any][]}} props */
 export function Facts({ facts }) {
   const present = facts.filter(([, value]) => value !== "" && value !== null && value !== undefined);
   return html`<dl class="facts">${present.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
