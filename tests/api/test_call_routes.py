@@ -16,7 +16,7 @@ from portico.server.http.app import make_app
 from portico.testing import FakeBackend
 from tests.api.api_client import V1, backend, make_tools, open_api
 from tests.gateways import run_gateway
-from tests.interaction.fake_servers import tool
+from tests.interaction.fake_servers import text, tool
 
 JSON = {"content-type": "application/json"}
 
@@ -104,6 +104,49 @@ async def test_a_tool_that_is_called_over_rest_is_recorded_like_any_other(tmp_pa
             assert details["audit"]["arguments"] == {"text": "hello"}
             stages = [one["stage"] for one in details["stages"]]
             assert stages == ["admission", "preparation", "start", "server_queue", "tool"]
+
+
+async def test_a_failed_call_says_what_its_caller_was_told_without_secrets():
+    server = backend(tool("send", "Sends a mail.", text="string"))
+    server.on_call("send", lambda _: {**text("no login: API_TOKEN=hidden-1"), "isError": True})
+    async with run_gateway({"mail": server}) as gateway:
+        app = make_app(gateway.get_endpoints(), api=RestApp(gateway))
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:1") as http:
+            sent = {"tool": "mail.send", "arguments": {"text": "hello"}}
+            assert (await http.post(f"{V1}/calls", json=sent)).json()["ok"] is False
+            await gateway.usage_data.tool_usage.flush()
+            (listed,) = (await http.get(f"{V1}/calls", params={"ok": "false"})).json()["calls"]
+            details = (await http.get(f"{V1}/calls/{listed['id']}")).json()
+            models.CallDetails.model_validate(details)
+            assert details["message"].startswith("no login: ")
+            assert "hidden-1" not in str(details)
+            assert (await http.get(f"{V1}/calls/refused")).json()["calls"] == []
+
+
+async def test_refused_calls_are_listed_with_their_kind_and_what_the_caller_was_told():
+    tools = (tool("send", "Sends a mail.", text="string"), tool("delete", "Deletes a mail."))
+    server = backend(*tools)
+    rules = [{"tools": "mail.delete", "may": "ask"}]
+    async with run_gateway({"mail": server}, Config.model_validate({"rules": rules})) as gateway:
+        app = make_app(gateway.get_endpoints(), api=RestApp(gateway))
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:1") as http:
+            for sent in (
+                {"tool": "mail.gone"},
+                {"tool": "mail.send", "arguments": {"text": ["no text"]}},
+                {"tool": "mail.delete"},
+            ):
+                await http.post(f"{V1}/calls", json=sent)
+            body = (await http.get(f"{V1}/calls/refused")).json()
+            models.RefusedCallList.model_validate(body)
+            found = [(one["tool"], one["error"]) for one in body["calls"]]
+            assert found == [
+                ("mail.delete", "approval_required"),
+                ("mail.send", "invalid_arguments"),
+                ("mail.gone", "unknown_name"),
+            ]
+            assert all(one["message"] and one["call"] for one in body["calls"])
 
 
 async def test_a_tool_is_not_called_by_what_a_page_of_another_origin_can_send():

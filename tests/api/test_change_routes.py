@@ -52,7 +52,9 @@ async def test_changes_are_listed_field_by_field_and_trusted_by_digest(tmp_path:
         assert wrong.status_code == 422
         done = await http.post(f"{V1}/changes/files", json={"digests": [change.digest]})
         assert done.json() == {"trusted": [change.digest]}
-        assert (await http.get(f"{V1}/changes")).json() == {"servers": []}
+        after = models.ChangeList.model_validate((await http.get(f"{V1}/changes")).json())
+        assert after.servers == []
+        assert [(one.server, bool(one.listed)) for one in after.checked] == [("files", True)]
         assert not gateway.catalog.snapshot.servers["files"].changes
         assert '"trust"' in (tmp_path / "audit.jsonl").read_text()
 

@@ -150,6 +150,15 @@ class Browser:
         self.run("arguments[0].scrollIntoView({block: 'center'})", element)
         self.command("POST", f"element/{element[ELEMENT]}/click", {})
 
+    def hover(self, selector: str) -> None:
+        """Move the pointer to the middle of an element."""
+        self.wait_for(selector)
+        element = {ELEMENT: self.find_all(selector)[0]}
+        self.run("arguments[0].scrollIntoView({block: 'center'})", element)
+        move = {"type": "pointerMove", "duration": 0, "origin": element, "x": 0, "y": 0}
+        source = {"type": "pointer", "id": "mouse", "actions": [move]}
+        self.command("POST", "actions", {"actions": [source]})
+
     def fill(self, selector: str, text: str) -> None:
         """Replace what is in a field by typing."""
         self.wait_for(selector)

@@ -71,6 +71,7 @@ async def serve_console(
     console: bool = True,
     config_editing: ConfigEditing | None = None,
     clients: ClientInstalling | None = None,
+    sources: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[ServedConsole]:
     """Serve a gateway with its REST API and its console."""
     keys = keys or TestKeys()
@@ -83,7 +84,7 @@ async def serve_console(
         gateway.keys = keys.ring
         api = RestApp(
             gateway,
-            lambda: ConfigReport(gateway.config),
+            lambda: ConfigReport(gateway.config, sources or {}),
             sessions,
             lambda: config_editing,
             lambda: clients,

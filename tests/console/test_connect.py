@@ -41,8 +41,9 @@ def test_a_client_is_connected_and_its_file_put_back(
         window.click("button[aria-label='Connect Cursor']")
         window.wait_for(".diff", "stdio")
         assert cursor.read_text() == BEFORE
+        assert "xposure" not in window.text("dialog")
         window.click("dialog button", "Write it")
-        window.wait_for(".done")
+        window.wait_for(".done", str(tmp_path / "backups"))
         assert "portico" in json.loads(cursor.read_text())["mcpServers"]
         window.click("dialog button", "Close")
         window.click("button[aria-label='Undo Cursor']")

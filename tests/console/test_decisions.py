@@ -93,5 +93,5 @@ def test_a_changed_definition_is_shown_side_by_side_and_trusted(
     window.wait_for("h1", "Changes of shop")
     window.wait_for(".sides ins", "without asking.")
     window.click("button", "Trust this")
-    window.wait_for(".empty", "Every server says what it said")
+    window.wait_for(".empty", "Nothing has changed since it was trusted")
     wait_until(lambda: not window.find_all(".side [href$=changes] .badge"))

@@ -108,7 +108,11 @@ def test_search_shows_what_an_agent_sees_and_why(window: Browser, served: Served
     window.press("/")
     window.press(*"send a message", "Enter")
     window.wait_for(".results li", "mail.send")
+    window.wait_for(".fit .state", "best matches")
+    window.wait_for(".warning", "Not searched, because not listed yet: broken")
     window.wait_for(".why", "words")
+    window.wait_for("#expect-names")
+    wait_until(lambda: window.find_all("#expect-names option[value='mail.list']"))
     window.fill("#expect", "mail.list")
     window.click("button", "Say why")
     window.wait_for(".expected .why", "mail.list")
@@ -186,6 +190,28 @@ def test_everything_is_reached_by_keys_alone(window: Browser, served: ServedCons
     window.wait_for("[role=status]", "Restarted.")
 
 
+def test_a_search_that_nothing_serves_does_not_say_that_all_is_well(
+    window: Browser, served: ServedConsole
+) -> None:
+    open_page(window, served, "tools?q=translate%20a%20poem%20into%20latin")
+    window.wait_for(".fit .state")
+    assert not window.find_all(".fit [data-tone=ok]")
+    window.fill("#expect", "broken.gone")
+    window.click("button", "Say why")
+    window.wait_for(".expected", "Its server broken is")
+    window.fill("#search", "send a message")
+    window.click("form[role=search] button", "Search")
+    window.wait_for("h1 + .note", "send a message")
+
+
+def test_changes_names_each_server_with_when_it_was_checked(
+    window: Browser, served: ServedConsole
+) -> None:
+    open_page(window, served, "changes")
+    window.wait_for(".facts div", "no changes")
+    window.wait_for(".facts div", "never listed")
+
+
 def test_colours_are_chosen_and_kept(window: Browser, served: ServedConsole) -> None:
     open_page(window, served, "overview")
     window.click("button[aria-label='Colours: system']")
@@ -197,6 +223,33 @@ def test_colours_are_chosen_and_kept(window: Browser, served: ServedConsole) -> 
     assert window.run(background) == dark
     window.click("button[aria-label='Colours: dark']")
     assert window.run(background) != dark
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_a_button_is_readable_under_the_pointer(
+    window: Browser, served: ServedConsole, colours: str
+) -> None:
+    window.prefer_colours(colours)
+    open_page(window, served, "tools/mail.send")
+    window.wait_for("button.primary", "Call it")
+    window.hover("button.primary")
+    wait_until(lambda: window.find_all("button.primary:hover"))
+    assert measure_contrast(window, "button.primary") >= 4.5
+
+
+def measure_contrast(window: Browser, selector: str) -> float:
+    """Return the contrast of an element's text on its background, as WCAG defines it."""
+    ratio: float = window.run(
+        "const style = getComputedStyle(document.querySelector(arguments[0]));"
+        "const shine = colour => colour.match(/[\\d.]+/g).slice(0, 3).map(Number)"
+        ".map(one => one / 255)"
+        ".map(one => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4)"
+        ".reduce((sum, one, at) => sum + one * [0.2126, 0.7152, 0.0722][at], 0);"
+        "const both = [shine(style.color), shine(style.backgroundColor)].sort((a, b) => b - a);"
+        "return (both[0] + 0.05) / (both[1] + 0.05);",
+        selector,
+    )
+    return ratio
 
 
 def test_no_request_leaves_for_another_host(window: Browser, served: ServedConsole) -> None:

@@ -36,7 +36,11 @@ def configured(thread: GatewayThread, tmp_path: Path) -> Generator[Configured]:
     editor = ConfigEditor([file], ConfigHistory(tmp_path / "changes"))
     config = load(file).config
     with thread.serve(
-        {}, config=config, data_dir=tmp_path / "data", config_editing=editor
+        {},
+        config=config,
+        data_dir=tmp_path / "data",
+        config_editing=editor,
+        sources={"servers.mail": "portico.yaml:3", "servers.mail.url": "portico.yaml:3"},
     ) as served:
         yield Configured(served, file)
 
@@ -70,6 +74,9 @@ def test_a_rule_is_added_as_a_difference_and_undone(
 def test_a_setting_and_a_switch_are_written_to_the_file(
     window: Browser, configured: Configured
 ) -> None:
+    open_page(window, configured.served, "settings")
+    window.wait_for(".settings", "servers.mail.url")
+    assert "servers.mail.timeouts" not in window.text(".settings"), "the file does not say it"
     open_page(window, configured.served, "settings?filter=limits.drain_s")
     window.click(".settings button", "Change")
     window.fill("#setting", "ninety")

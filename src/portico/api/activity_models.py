@@ -33,6 +33,26 @@ class CallList(ApiModel):
     next: str | None = optional(None, "The address of earlier ones.")
 
 
+class RefusedCall(ApiModel):
+    """A call that was refused before its tool was run."""
+
+    call: str = Field(description="Its id in events and in the audit log, where it has one.")
+    at: str
+    tool: str = Field(description="Its address, or the name that no tool has.")
+    error: str = Field(description="Why, as a kind: `unknown_name`, `invalid_arguments` …")
+    message: str = optional("", "What the caller was told, without secrets.")
+    client: str = ""
+    profile: str = ""
+    person: str = ""
+    via: str = optional("", "How it was made.")
+
+
+class RefusedCallList(ApiModel):
+    """Refused calls, the latest first."""
+
+    calls: list[RefusedCall]
+
+
 class StageTime(ApiModel):
     """One stage of a call."""
 
@@ -53,6 +73,7 @@ class CallDetails(CallEntry):
     """A call in full."""
 
     hash: str = optional("", "The hash of the definition that was called.")
+    message: str = optional("", "What the caller was told of a failure; kept until a restart.")
     stages: list[StageTime] = optional([], "Where its time went, in order.")
     run: list[RunCall] = optional([], "All calls of the script or workflow that made it.")
     audit: dict[str, Any] = optional({}, "What the audit log has of it: arguments and more.")

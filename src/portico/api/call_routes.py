@@ -19,6 +19,7 @@ from portico.api.tiers import V1
 from portico.api.tool_routes import NOT_FOUND_RESPONSE
 from portico.callers import LOCAL_USER, PRINCIPAL_KEY, Caller
 from portico.calls.call import make_call_id
+from portico.calls.failed_calls import FailedCall
 from portico.catalog.tool import sanitize_text
 from portico.errors import PorticoError, UnknownName
 from portico.events import CallStages
@@ -99,6 +100,25 @@ def call_routes(
         return make_uncached_response(body)
 
     @router.get(
+        "/calls/refused", response_model=models.RefusedCallList, summary="Calls that were refused"
+    )
+    async def list_refused_calls(request: Request, _: Annotated[NoParams, Query()]) -> Response:
+        """The latest calls that were refused before their tool was run: unknown names, arguments
+        that do not fit, servers that cannot be used, calls that wait for approval or that a rule
+        denies. Kept in memory, until the gateway restarts."""
+        principal = request.scope.get(PRINCIPAL_KEY, LOCAL_USER)
+        shown = [
+            one
+            for one in services.failed_calls.list_refused()
+            if not profile_state.hides_tool(one.tool)
+            # A key of certain profiles sees its own calls.
+            and (not principal.profiles or one.caller.principal.id == principal.id)
+        ]
+        return make_uncached_response(
+            models.RefusedCallList(calls=[_to_refused_call(one) for one in shown])
+        )
+
+    @router.get(
         "/calls/{call_id}",
         response_model=models.CallDetails,
         summary="A call in full",
@@ -122,6 +142,9 @@ def call_routes(
             audit = await asyncio.to_thread(_find_audit_line, *place, row.call_id)
         entry = _to_call_entry(row).model_dump()
         details = models.CallDetails(**entry, hash=row.tool_hash, stages=_parse_stages(row.stages))
+        failed = services.failed_calls.find(row.call_id) if row.call_id else None
+        if failed is not None:
+            details.message = sanitize_text(failed.render_message())
         details.run = await load_run(row)
         details.audit = {key: audit[key] for key in _AUDIT_FIELDS if key in audit}
         return make_uncached_response(details)
@@ -190,6 +213,20 @@ def _to_call_entry(row: CallRow) -> models.CallEntry:
         via=row.via,
         error=row.error,
         call=row.call_id,
+    )
+
+
+def _to_refused_call(failed: FailedCall) -> models.RefusedCall:
+    return models.RefusedCall(
+        call=failed.call_id,
+        at=to_iso_time(failed.at),
+        tool=sanitize_text(failed.tool),
+        error=failed.error,
+        message=sanitize_text(failed.render_message()),
+        client=sanitize_text(failed.caller.name),
+        profile=failed.caller.profile,
+        person=sanitize_text(failed.caller.principal.id),
+        via=failed.via,
     )
 
 

@@ -16,6 +16,7 @@ from portico.callers import LOCAL_USER, PRINCIPAL_KEY, Caller
 from portico.catalog.scan_findings import list_open_points
 from portico.errors import PorticoError
 from portico.observability.audit import AuditEntry
+from portico.profiles.json_objects import to_iso_time
 from portico.profiles.profile_state import ProfileState
 from portico.rendering.definition_changes import make_change_object
 
@@ -60,10 +61,18 @@ class ChangedServer(ApiModel):
     changes: list[OpenPoint]
 
 
+class CheckedServer(ApiModel):
+    """A server, and when what it says was last compared."""
+
+    server: str
+    listed: str | None = optional(None, "When it was last listed; left out while it never was.")
+
+
 class ChangeList(ApiModel):
     """Servers that say something else than what was trusted."""
 
     servers: list[ChangedServer]
+    checked: list[CheckedServer] = optional([], "All servers, and when each was last listed.")
 
 
 class TrustRequest(ApiModel):
@@ -96,7 +105,13 @@ def change_routes(profile_state: ProfileState, services: GatewayServices) -> API
                 for name, entry in sorted(snapshot.servers.items())
                 if (points := list_open_points(snapshot, entry))
             ]
-            return ChangeList(servers=servers[:MAX_SERVERS])
+            checked = [
+                CheckedServer(
+                    server=name, listed=to_iso_time(entry.listed_at) if entry.is_listed else None
+                )
+                for name, entry in sorted(snapshot.servers.items())
+            ]
+            return ChangeList(servers=servers[:MAX_SERVERS], checked=checked[:MAX_SERVERS])
 
         snapshot = profile_state.snapshot
         return make_uncached_response(await asyncio.to_thread(build))

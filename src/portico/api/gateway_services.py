@@ -10,6 +10,7 @@ from starlette.types import Scope
 from portico.api.event_feed import EventFeed
 from portico.callers import Caller
 from portico.calls.approvals import Approvals
+from portico.calls.failed_calls import FailedCalls
 from portico.catalog.snapshot import Snapshot
 from portico.config import Config
 from portico.config_file.config_changes import ConfigDifference, RequestedChange
@@ -82,6 +83,8 @@ class ClientDifference:
     is_written: bool
     remarks: Sequence[str]
     advice: str
+    backup: str = ""
+    """Path of the backup of the file; empty if none was made."""
 
 
 class ClientInstalling(Protocol):
@@ -120,6 +123,8 @@ class GatewayServices:
     upstreams: Mapping[str, Upstream] = field(default_factory=dict[str, Upstream])
     """Servers that may be restarted, and whose logs can be read."""
     get_audit: Callable[[], AuditLog | None] = lambda: None
+    failed_calls: FailedCalls = field(default_factory=FailedCalls)
+    """What callers were told of the latest calls that failed or were refused."""
     feed: EventFeed = field(default_factory=lambda: EventFeed(EventBus()))
     run_tool: RunTool | None = None
     measure_load: Callable[[], Awaitable[dict[str, Any]]] = _measure_nothing

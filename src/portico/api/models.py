@@ -187,6 +187,7 @@ class ToolList(PaginatedResponse):
         [], "Where nothing fits: servers of the nearest tools."
     )
     nearest: list[str] = optional([], "Where nothing fits: tools whose names are spelt alike.")
+    unlisted: list[str] = optional([], "Servers that were not searched: not listed yet.")
     note: str = optional("", "What the answer could not take into account.")
     explanation: str = optional("", "What was compared, and how certain it is (with `explain`).")
     expected: list[str] = optional([], "Where the expected tool ranks, and why (with `expect`).")

@@ -160,6 +160,7 @@ def _render_search_page(
         }
     if search.filters.has_usage_limits:
         head["note"] = search_page.UNMEASURED_NOTE
+    head["unlisted"] = [sanitize_text(name) for name in search.snapshot.unlisted_servers]
     head = {key: value for key, value in head.items() if value}
 
     if explain.shows_reasons:

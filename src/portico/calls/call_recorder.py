@@ -16,7 +16,9 @@ from portico.calls.call import (
     CallContext,
     Handler,
     ServerRequest,
+    make_call_id,
 )
+from portico.calls.failed_calls import FailedCalls, describe_error, extract_error_text
 from portico.errors import PorticoError
 from portico.events import CallRefused, CallStages, CallStarted, EventBus, ToolCalled
 from portico.observability.audit import AuditEntry, AuditLog
@@ -38,6 +40,7 @@ class CallRecorder:
         self.bus = bus
         self.audit = audit
         """May be replaced or removed at any time."""
+        self.failed_calls = FailedCalls()
 
     def get_audit_problem(self) -> str:
         """Return why the audit log cannot be written; empty while it can, or is disabled."""
@@ -52,16 +55,21 @@ class CallRecorder:
         if self.bus.has_subscribers(CallStarted):
             context = call.context
             self.bus.publish(CallStarted(call.id, tool.address, context.caller, context.via))
+        message = ""
         with start_tool_span(tool.address, tool.hash, call.params.get("_meta")) as span:
             try:
                 result = await call_next(call)
                 call.outcome = get_outcome(result)
+                if call.outcome == TOOL_ERROR:
+                    message = extract_error_text(result)
                 return add_gateway_meta(result, call.marks) if call.marks else result
             except BaseException as error:
                 call.outcome = get_error_kind(error)
+                message = describe_error(error)
                 raise
             finally:
                 self._publish(call)
+                self._keep_failure(call, message)
                 if span.is_recording():
                     _describe_call(span, call)
                 if (audit := self.audit) is not None:
@@ -95,13 +103,38 @@ class CallRecorder:
     async def record_refusal(
         self, name: str, arguments: Any, context: CallContext, error: BaseException
     ) -> None:
-        """Write an audit entry for a call refused because no tool has that name."""
+        """Record a call that was refused because no tool has that name: an event, among the failed
+        calls, and a line in the audit log."""
+        kind = get_error_kind(error)
+        call_id = make_call_id()
+        self.bus.publish(CallRefused(name, kind, context.caller, call_id, context.via))
+        self.failed_calls.add(
+            call_id,
+            name,
+            kind,
+            describe_error(error),
+            context.caller,
+            context.via,
+            is_refused=True,
+        )
         if (audit := self.audit) is not None:
-            kind = get_error_kind(error)
             await audit.write_in_turns(
                 AuditEntry(name, "", arguments, kind, context.caller, context.via, attempts=0)
             )
             await audit.wait_for_sync()
+
+    def _keep_failure(self, call: Call, message: str) -> None:
+        if call.outcome in (OK, INPUT_REQUIRED, CANCELLED):
+            return
+        self.failed_calls.add(
+            call.id,
+            call.tool.address,
+            call.outcome,
+            message,
+            call.context.caller,
+            call.context.via,
+            is_refused=not call.is_validated,
+        )
 
     def _publish(self, call: Call) -> None:
         tool = call.tool

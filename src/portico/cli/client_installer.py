@@ -55,6 +55,7 @@ class ClientInstaller:
             plan, remarks = self._plan_install(client, location)
         mark = _compute_mark(plan)
         is_written = False
+        backup = ""
         if seen and plan.has_changes:
             if seen != mark:
                 raise PorticoError(
@@ -64,7 +65,8 @@ class ClientInstaller:
             if remove:
                 apply_uninstall(plan, self._backups)
             else:
-                apply_install(plan, self._backups)
+                copy = apply_install(plan, self._backups)
+                backup = "" if copy is None or plan.before is None else str(copy)
             is_written = True
         return ClientDifference(
             str(location.path),
@@ -74,6 +76,7 @@ class ClientInstaller:
             is_written,
             tuple(remarks),
             client.reload_advice,
+            backup,
         )
 
     def _plan_install(
@@ -88,7 +91,8 @@ class ClientInstaller:
             return client_entries.find_duplicates(servers, loaded.config)
 
         plan = plan_install(client, location, pointer.entry, self._backups, find_duplicates)
-        remarks = list(pointer.remarks)
+        # Without the first, which explains an option of the command line.
+        remarks = list(pointer.remarks[1:])
         if plan.duplicate_servers:
             remarks.append(
                 f"Portico has {', '.join(plan.duplicate_servers[:8])}, too: `portico install"

@@ -110,6 +110,7 @@ class RestApp:
         return GatewayServices(
             upstreams=gateway.upstreams,
             get_audit=lambda: gateway.calls.recorder.audit,
+            failed_calls=gateway.calls.recorder.failed_calls,
             feed=self._feed,
             run_tool=partial(self._run_tool, view, profile),
             measure_load=lambda: gateway.ensure_monitoring().load.measure(),

@@ -57,6 +57,7 @@ class ClientDifferenceBody(ApiModel):
     written: bool
     remarks: list[str] = optional([], "What the person should know.")
     advice: str = optional("", "How the client reads its file again.")
+    backup: str = optional("", "Where the file is kept as it was; left out where it was new.")
 
 
 def client_routes(services: GatewayServices) -> APIRouter:
@@ -115,6 +116,7 @@ def client_routes(services: GatewayServices) -> APIRouter:
                 written=found.is_written,
                 remarks=list(found.remarks),
                 advice=found.advice,
+                backup=found.backup,
             )
         )
 

@@ -94,6 +94,7 @@ function TopBar({ screens }) {
     <form role="search" onSubmit=${search}>
       <input id="search" ref=${field} type="search" placeholder="Search for tools, as an agent does   /" aria-label="Search for tools" maxlength="4000"
         onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && field.current?.blur()} />
+      <button>Search</button>
     </form>
     <span class="connection" data-state=${connection.value} role="status">${describeConnection()}</span>
     <button class="plain" onClick=${chooseNextTheme} aria-label=${`Colours: ${theme.value}`} title="Colours">${{ system: "◐", light: "○", dark: "●" }[theme.value] || "◐"}</button>

@@ -36,7 +36,7 @@ export function ChangeReview({ title, path = "config/changes", body, close, done
       ${answer && (answer.changes ? html`<${Diff} lines=${answer.diff} />` : html`<p>Nothing to do: it says so already.</p>`)}
       ${answer?.remarks?.map((/** @type {string} */ one, /** @type {number} */ at) => html`<p key=${at} class="note">${clip(one, 600)}</p>`)}
       <${ProblemBox} problem=${state.problem} />
-      ${answer?.written && html`<p class="done">${answer.advice && `Written, and a backup is kept. ${clip(answer.advice, 400)}` || html`Written. A running gateway takes it over by itself; <code>portico undo</code>, or Undo under Settings, undoes it.`}</p>`}
+      ${answer?.written && html`<p class="done">${answer.advice && `Written. ${answer.backup ? `The file as it was is kept in ${clip(answer.backup, 300)}. ` : ""}${clip(answer.advice, 400)}` || html`Written. A running gateway takes it over by itself; <code>portico undo</code>, or Undo under Settings, undoes it.`}</p>`}
     </div>
     <div class="buttons">
       ${answer?.changes && !answer.written && html`<button class="primary" disabled=${state.isBusy} onClick=${() => ask(answer.seen)}>${words}</button>`}

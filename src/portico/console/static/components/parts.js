@@ -8,15 +8,23 @@ const TONES = /** @type {Record<string, string>} */ ({
   ask: "warn", deny: "bad", pending: "warn", approved: "ok", used: "ok", denied: "bad", depends: "warn",
 });
 
+/** What states mean, where the word does not say it. */
+const MEANINGS = /** @type {Record<string, string>} */ ({
+  known: "Listed before, starts with its first call.", configured: "In the configuration, not listed yet.",
+  quarantined: "Not tried for a while after many failures. Restart lifts it at once.",
+  hot: "Used most: among the first that are shown.", standard: "Used now and then.", warm: "Used now and then.", cold: "Used rarely or long ago.",
+});
+
 /** A state in a word, with a mark whose shape says the same as its colour. @param {{state: string, tone?: string}} props */
 export function State({ state, tone }) {
-  return html`<span class="state" data-tone=${tone || TONES[state] || "calm"}>${clip(state, 40)}</span>`;
+  return html`<span class="state" data-tone=${tone || TONES[state] || "calm"} title=${MEANINGS[state]}>${clip(state, 40)}</span>`;
 }
 
-/** @param {{ok: boolean, error?: string, cancelled?: boolean, running?: boolean}} props */
-export function Outcome({ ok, error, cancelled, running }) {
+/** @param {{ok: boolean, error?: string, refused?: string, cancelled?: boolean, running?: boolean}} props */
+export function Outcome({ ok, error, refused, cancelled, running }) {
   if (running) return html`<span class="state" data-tone="busy">running</span>`;
   if (cancelled) return html`<span class="state" data-tone="off">cancelled</span>`;
+  if (refused) return html`<span class="state" data-tone="warn">refused: ${clip(refused, 40)}</span>`;
   return html`<span class="state" data-tone=${ok ? "ok" : "bad"}>${ok ? "ok" : clip(error || "failed", 40)}</span>`;
 }
 
@@ -77,7 +85,7 @@ async function copyText(text) {
   field.remove();
 }
 
-/** Facts in two columns; those without a value are left out. @param {{facts: [string, any][]}} props */
+/** Facts in two columns; those without a value are left out. @param {{facts: [any, any][]}} props */
 export function Facts({ facts }) {
   const present = facts.filter(([, value]) => value !== "" && value !== null && value !== undefined);
   return html`<dl class="facts">${present.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;

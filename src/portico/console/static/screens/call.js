@@ -1,10 +1,12 @@
 /** One call in full: who, what, where its time went, what the audit log has of it. */
 import { CallGraph } from "../components/call_graph.js";
-import { Facts, JsonView, Outcome, Panel, ProblemBox, Screen } from "../components/parts.js";
+import { Empty, Facts, JsonView, LongText, Outcome, Panel, ProblemBox, Screen } from "../components/parts.js";
 import { request, useLoaded } from "../state/api.js";
 import { clip, formatDate, formatMs } from "../state/format.js";
 import { addressOf } from "../state/router.js";
+import { session } from "../state/session.js";
 import { html } from "../view.js";
+import { REFUSALS, REFUSED_PREFIX } from "./activity.js";
 
 const STAGES = /** @type {Record<string, string>} */ ({
   admission: "waited for the gateway", preparation: "checked and prepared", start: "its server started", server_queue: "waited for its server", tool: "the tool",
@@ -12,6 +14,36 @@ const STAGES = /** @type {Record<string, string>} */ ({
 
 /** @param {{name: string}} props */
 export function CallScreen({ name }) {
+  return name.startsWith(REFUSED_PREFIX) ? html`<${RefusedCall} id=${name.slice(REFUSED_PREFIX.length)} />` : html`<${RecordedCall} name=${name} />`;
+}
+
+/** A call that was refused before its tool was run. @param {{id: string}} props */
+function RefusedCall({ id }) {
+  const loaded = useLoaded((signal) => request("calls/refused", { signal }), [id]);
+  const call = loaded.data?.calls.find((/** @type {any} */ one) => one.call === id);
+  const why = call && (REFUSALS[call.error] || call.error);
+  return html`<${Screen} title=${call ? html`<code class="foreign">${clip(call.tool, 120)}</code>` : "Call"} note=${call && html`<${Outcome} ok=${false} refused=${why} />`}>
+    <${ProblemBox} problem=${loaded.problem} retry=${loaded.reload} />
+    ${loaded.data && !call && html`<${Empty} title="This refused call is no longer known"><p>The latest refused calls are kept in memory, until the gateway restarts.</p><//>`}
+    ${call && html`<${Message} text=${call.message} />
+      <${Panel} title="Who and when"><${Facts} facts=${[
+        ["When", formatDate(call.at)], ["Person", html`<span class="foreign">${clip(call.person, 120)}</span>`], ["Client", html`<span class="foreign">${clip(call.client, 120)}</span>`],
+        ["Profile", call.profile], ["Via", call.via], ["Outcome", `refused: ${clip(why, 80)}`], ["Id", html`<code>${clip(call.call, 60)}</code>`],
+      ]} /><//>
+      <p class="note">The tool was not run, and the arguments are not kept here.${call.error === "approval_required" && session.value?.may.approve ? html` <a href=${addressOf(["approvals"])}>Approvals</a> shows what waits.` : ""}</p>`}
+  <//>`;
+}
+
+/** What the client was told of a failure. @param {{text: string}} props */
+function Message({ text }) {
+  return html`<${Panel} title="What the client was told">
+    ${text ? html`<pre tabindex="0" role="region" aria-label="What the client was told"><${LongText} text=${text} /></pre>`
+      : html`<p class="quiet">The message is no longer known: those of the latest failures are kept in memory, until the gateway restarts. Results are stored nowhere.</p>`}
+  <//>`;
+}
+
+/** A call on record. @param {{name: string}} props */
+function RecordedCall({ name }) {
   const loaded = useLoaded((signal) => request(`calls/${encodeURIComponent(name)}`, { signal }), [name]);
   const call = loaded.data;
   return html`<${Screen} title=${call ? html`<code class="foreign">${clip(call.tool, 120)}</code>` : "Call"}
@@ -19,6 +51,7 @@ export function CallScreen({ name }) {
     actions=${call && html`<a class="button" href=${addressOf(["tools", call.tool])}>The tool</a><a class="button" href=${addressOf(["activity"], { tool: call.tool })}>Its other calls</a>`}>
     <${ProblemBox} problem=${loaded.problem} retry=${loaded.reload} />
     ${call && html`
+      ${!call.ok && !call.cancelled && html`<${Message} text=${call.message} />`}
       <div class="pair">
         <${Panel} title="Who and when"><${Facts} facts=${[
           ["When", formatDate(call.at)], ["Person", html`<span class="foreign">${clip(call.person, 120)}</span>`], ["Client", html`<span class="foreign">${clip(call.client, 120)}</span>`],
@@ -30,10 +63,19 @@ export function CallScreen({ name }) {
       </div>
       ${call.run?.length > 0 && html`<${Run} calls=${call.run} current=${call.id} via=${call.via} />`}
       <${Panel} title="In the audit log">
-        ${call.audit && Object.keys(call.audit).length ? html`<${JsonView} value=${call.audit} label="audit line" />`
-          : html`<p class="quiet">Nothing is kept of its arguments. <code>audit.arguments</code> in the configuration says what is: a keyed hash, or the arguments with secrets redacted. Results are kept nowhere.</p>`}
+        <p class="note">${describeArguments(call.audit)} Results are stored nowhere.</p>
+        ${call.audit && Object.keys(call.audit).length ? html`<${JsonView} value=${call.audit} label="audit line" />` : null}
       <//>`}
   <//>`;
+}
+
+/** What is kept of a call's arguments, and which setting says so. @param {any} audit its line of the audit log, if there is one */
+function describeArguments(audit) {
+  const setting = html`<code>audit.arguments</code>`;
+  if (!audit || !Object.keys(audit).length) return html`It has no line in the audit log, so its arguments are not kept. With <code>audit.enabled</code>, ${setting} says what is: a keyed hash, or the arguments with secrets redacted.`;
+  if (audit.arguments === undefined || audit.arguments === null) return html`Arguments are not kept: ${setting} says so, or it had none.`;
+  if (typeof audit.arguments === "string") return html`Arguments are not kept: ${setting} keeps a keyed hash of them, by which equal ones are recognised. <code>redacted</code> would keep them without secrets.`;
+  return html`Arguments are kept with secrets redacted, as ${setting} says.`;
 }
 
 /** All calls of a script or workflow over time: what ran after what, and what at once. @param {{calls: any[], current: number, via: string}} props */

@@ -1,8 +1,8 @@
 /** What servers say differently than when they were trusted, side by side, and trusting it. */
-import { ActionButton, Empty, Panel, ProblemBox, Screen } from "../components/parts.js";
+import { ActionButton, Empty, Facts, Panel, ProblemBox, Screen } from "../components/parts.js";
 import { Sides } from "../components/sides.js";
 import { request, useLoaded } from "../state/api.js";
-import { clip, formatCount } from "../state/format.js";
+import { clip, formatAgo, formatCount } from "../state/format.js";
 import { addressOf } from "../state/router.js";
 import { loadChanges } from "../state/waiting.js";
 import { html, useState } from "../view.js";
@@ -22,11 +22,21 @@ export function Changes({ name }) {
   return html`<${Screen} title=${name ? html`Changes of <span class="foreign">${clip(name, 60)}</span>` : "Changes"}
     note=${loaded.data && count ? `${formatCount(count)} to look at` : ""} actions=${name && html`<a class="button" href=${addressOf(["changes"])}>All servers</a>`}>
     <${ProblemBox} problem=${loaded.problem} retry=${loaded.reload} />
-    ${loaded.data && count === 0 && html`<${Empty} title="Every server says what it said when it was trusted">
+    ${loaded.data && count === 0 && html`<${Checked} servers=${(loaded.data.checked || []).filter((/** @type {any} */ one) => !name || one.server === name)} />
+      <${Empty} title="Nothing has changed since it was trusted">
       <p>What a server says of its tools on the first day is trusted. When a description, a schema or a hint changes later, the tool is held back until
         you have seen the difference here, or with <code>portico trust NAME --diff</code>.</p><//>`}
     ${servers.map((/** @type {any} */ one) => html`<${ServerChanges} key=${one.server} server=${one.server} changes=${one.changes} reload=${reload} />`)}
   <//>`;
+}
+
+/** When each server was last listed, and so compared. @param {{servers: any[]}} props */
+function Checked({ servers }) {
+  if (!servers.length) return null;
+  return html`<${Panel} title="When each server was checked"><${Facts} facts=${servers.map((one) => [
+    html`<a href=${addressOf(["servers", one.server])}>${clip(one.server, 60)}</a>`,
+    one.listed ? `no changes, ${formatAgo(one.listed)}` : "never listed, so nothing of it is trusted yet",
+  ])} /><//>`;
 }
 
 /** @param {{server: string, changes: any[], reload: () => void}} props */

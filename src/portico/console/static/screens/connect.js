@@ -20,6 +20,7 @@ export function Connect() {
     <div class="pair">
       <${Panel} title="By its address">
         <div class="code-box"><${CopyButton} text=${address} label="Copy the address" /><pre tabindex="0" role="region" aria-label="Address">${address}</pre></div>
+        <p>Use the address for clients that speak HTTP, or run elsewhere; the button of a client below writes an entry by which that client starts Portico itself (stdio).</p>
         <p class="note">Every client that speaks MCP over HTTP connects here.${session.value?.required ? html` It sends a key as <code>Authorization: Bearer …</code>: <a href=${addressOf(["people"])}>People and keys</a> makes one.` : " On this machine it needs no key."}</p>
         <p class="note">Claude Code: <code>claude mcp add --transport http portico ${address}</code></p>
       <//>
@@ -92,7 +93,7 @@ function Connected() {
   return html`<${Panel} title="Has it connected?">
     <${ProblemBox} problem=${tokens.problem} retry=${tokens.reload} />
     ${tokens.data && latest.size === 0 && html`<${Empty} title="No client was here yet"><p>The first one appears here by itself when it lists its tools. Leave this page open, and start the client again.</p><//>`}
-    <ul class="connected">${[...latest.values()].slice(0, 8).map((one) => html`<li key=${one.client}><span class="state" data-tone="ok">seen</span><strong class="foreign">${clip(one.client || "without a name", 60)}</strong>
+    <ul class="connected">${[...latest.values()].slice(0, 8).map((one) => html`<li key=${one.client}><span class="state" data-tone="ok">connected</span><strong class="foreign">${clip(one.client || "without a name", 60)}</strong>
       <span>${formatCount(one.saved)} tokens saved</span><span class="note">${formatAgo(one.last)}</span></li>`)}</ul>
   <//>`;
 }

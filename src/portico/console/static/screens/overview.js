@@ -62,8 +62,14 @@ function Figures({ use, stats, servers }) {
     <${Figure} name="Calls today" value=${today ? formatCount(today.calls) : "–"} href=${addressOf(["activity"])}
       note=${today?.failures ? html`<a href=${addressOf(["activity"], { outcome: "failed", hours: 24 })}>${formatCount(today.failures)} failed</a>` : today ? "none failed" : ""} tone=${today?.failures ? "bad" : ""} />
     <${Figure} name="Servers" href=${addressOf(["servers"])} value=${servers ? `${usable} of ${servers.length}` : "–"} note="can be used" tone=${servers && usable < servers.length ? "warn" : ""} />
-    <${Figure} name="Tools" href=${addressOf(["tools"])} value=${stats ? formatCount(stats.tools) : "–"} note=${stats ? `${formatCount(stats.tools_used)} were ever used` : ""} />
+    <${Figure} name="Tools" href=${addressOf(["tools"])} value=${stats ? formatCount(stats.tools) : "–"} note=${stats ? describeToolUse(stats.tools_used, today?.calls) : ""} />
   </ul>`;
+}
+
+/** Use is counted by tool a moment after the calls. @param {number} used @param {number | undefined} callsToday */
+function describeToolUse(used, callsToday) {
+  if (used) return `${formatCount(used)} ${used === 1 ? "was" : "were"} ever used`;
+  return callsToday ? "their use is counted in a moment" : "none was used yet";
 }
 
 /** @param {{name: string, value: any, note?: any, tone?: string, href?: string}} props */
@@ -125,12 +131,18 @@ function SavedPanel({ use }) {
   const bars = use.days.map((/** @type {any} */ day) => ({ label: day.day, value: day.saved }));
   return html`<${Panel} title="Tokens saved by day">
     <${BarPlot} bars=${bars} label="Tokens saved" format=${formatShort} />
-    <h3>By client</h3>
+    <p class="note">Saved: compared with listing every tool to each session.</p>
+    <h3>By client <span class="note">cost (tokens shown), and saved</span></h3>
     ${use.clients.length === 0 && html`<${Empty} title="No client was here yet"><p>What a client is shown instead of every definition is counted here.</p><//>`}
-    <${ShareList} parts=${use.clients.slice(0, MOST_NAMED).map((/** @type {any} */ one) => ({ name: clip(one.client || "without a name", 40), value: one.saved, text: `${formatShort(one.saved)} saved, ${formatShort(one.shown)} shown in ${formatCount(one.sessions)} ${one.sessions === 1 ? "session" : "sessions"}` }))} />
+    <${ShareList} parts=${orderByCost(use.clients).slice(0, MOST_NAMED).map((/** @type {any} */ one) => ({ name: clip(one.client || "without a name", 40), value: one.shown, text: `cost ${formatShort(one.shown)}, saved ${formatShort(one.saved)} in ${formatCount(one.sessions)} ${one.sessions === 1 ? "session" : "sessions"}` }))} />
     ${use.savings?.length > 0 && html`<h3>By server <span class="note">shared out by what listing each one costs</span></h3>
       <${ShareList} parts=${use.savings.slice(0, MOST_NAMED).map((/** @type {any} */ one) => ({ name: html`<a href=${addressOf(["servers", one.server])}>${clip(one.server, 40)}</a>`, value: one.saved, text: `${formatShort(one.saved)} saved, ${formatShort(one.definitions)} a listing` }))} />`}
   <//>`;
+}
+
+/** Those that were shown most first. @param {any[]} clients */
+function orderByCost(clients) {
+  return [...clients].sort((one, other) => other.shown - one.shown);
 }
 
 /** @param {{use: any}} props */

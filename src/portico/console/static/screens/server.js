@@ -58,7 +58,9 @@ async function loadServer(name, signal) {
 function ServerBody({ server, mayReadLog }) {
   const load = server.load;
   return html`
-    ${server.reason && html`<div class="problem"><p><strong>Why it is ${clip(server.state, 20)}</strong></p><p class="foreign"><${LongText} text=${server.reason} length=${600} /></p></div>`}
+    ${server.reason && html`<div class="problem"><p><strong>Why it is ${clip(server.state, 20)}</strong></p><p class="foreign"><${LongText} text=${server.reason} length=${600} /></p>
+      ${server.state === "quarantined" && html`<p>It is not tried again until the quarantine ends (<code>restart.quarantine_s</code> after it began); Restart lifts it at once.</p>`}</div>`}
+    ${server.state === "known" && html`<p class="note">Known: listed before, starts with its first call.</p>`}
     <div class="pair">
       <${Panel} title="What it is">
         ${server.description && html`<p class="foreign"><${LongText} text=${server.description} length=${600} /></p>`}

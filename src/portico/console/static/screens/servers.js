@@ -46,8 +46,13 @@ const COLUMNS = [
   { key: "p50", title: "Median", width: "5rem", align: /** @type {const} */ ("right"), wide: true, render: (/** @type {any} */ one) => formatMs(one.load?.p50_ms) },
   { key: "p95", title: "95%", width: "5rem", align: /** @type {const} */ ("right"), wide: true, render: (/** @type {any} */ one) => formatMs(one.load?.p95_ms) },
   { key: "memory", title: "Memory", width: "5rem", align: /** @type {const} */ ("right"), wide: true, render: (/** @type {any} */ one) => formatBytes(one.load?.memory_bytes || 0) },
-  { key: "reason", title: "Why", width: "minmax(8rem, 2fr)", wide: true, render: (/** @type {any} */ one) => html`<span class="foreign" title=${clip(one.reason, 500)}>${clip(one.reason || one.description, 160)}</span>` },
+  { key: "reason", title: "Why", width: "minmax(8rem, 2fr)", wide: true, render: (/** @type {any} */ one) => html`<span class="foreign" title=${clip(one.reason, 500)}>${clip(shortenReason(one.reason) || one.description, 160)}</span>` },
 ];
+
+/** What happened last, without what led to a quarantine: the state says that. @param {string | undefined} reason */
+function shortenReason(reason) {
+  return (reason || "").replace(/^it is in quarantine after .*?; the last: /, "").replace(/^the server exited with code (\d+) \(stderr: (.*)\)$/s, "exit code $1: $2");
+}
 
 /** Servers with what they do now; the ones in trouble first. @param {AbortSignal} signal */
 async function loadServers(signal) {

@@ -48,10 +48,12 @@ function flatten(value, prefix = "") {
   return Object.entries(value).flatMap(([key, inner]) => flatten(inner, prefix ? `${prefix}.${key}` : key));
 }
 
-/** Where a value came from: its own key, or one around it or below it. @param {Record<string, string>} sources @param {string} key */
+/** Where a value came from: its own key, a short form around it, or one below it. @param {Record<string, string>} sources @param {string} key */
 function findSource(sources, key) {
+  const hasKeysBelow = (/** @type {string} */ at) => Object.keys(sources).some((one) => one.startsWith(`${at}.`));
   for (let at = key; at; at = at.includes(".") ? at.slice(0, at.lastIndexOf(".")) : "") {
-    if (sources[at] && sources[at] !== "default") return sources[at] || "";
+    // A value around it that has keys of its own in the file does not have this one.
+    if (sources[at] && sources[at] !== "default" && (at === key || !hasKeysBelow(at))) return sources[at] || "";
   }
   const below = Object.keys(sources).find((one) => (one.startsWith(`${key}.`) || one.startsWith(`${key}[`)) && sources[one] !== "default");
   return below ? sources[below] || "" : "default";
