@@ -14,6 +14,7 @@ const LOOPBACK = /^(localhost|127\.[\d.]+|\[::1\])$/;
 export function Connect() {
   const mayWrite = session.value?.may.change_config;
   const address = `${location.origin}/mcp`;
+  const header = session.value?.required ? ' --header "Authorization: Bearer KEY"' : "";
   const clients = useLoaded((signal) => (mayWrite ? request("clients", { signal }) : Promise.resolve({ clients: [] })), []);
   return html`<${Screen} title="Connect">
     <${ProblemBox} problem=${clients.problem} retry=${clients.reload} />
@@ -21,7 +22,7 @@ export function Connect() {
       <${Panel} title="By its address">
         <div class="code-box"><${CopyButton} text=${address} label="Copy the address" /><pre tabindex="0" role="region" aria-label="Address">${address}</pre></div>
         <p class="note">Every client that speaks MCP over HTTP connects here.${session.value?.required ? html` It sends a key as <code>Authorization: Bearer …</code>: <a href=${addressOf(["people"])}>People and keys</a> makes one.` : " On this machine it needs no key."}</p>
-        <p class="note">Claude Code: <code>claude mcp add --transport http portico ${address}</code></p>
+        <p class="note">Claude Code: <code>claude mcp add --transport http portico ${address}${header}</code></p>
       <//>
       <${Connected} />
     </div>
@@ -76,7 +77,7 @@ function ClientRow({ client, reload }) {
     ${client.problem && html`<p class="warning foreign">${clip(client.problem, 400)}</p>`}
     <details><summary>By hand</summary>
       <p class="note">It starts Portico itself:</p><${JsonView} value=${client.entry} label=${`entry of ${client.title}`} />
-      ${client.url_entry && Object.keys(client.url_entry).length ? html`<p class="note">Or over HTTP:</p><${JsonView} value=${client.url_entry} label=${`HTTP entry of ${client.title}`} />` : html`<p class="note">${clip(client.url_advice, 400)}</p>`}
+      ${client.url_entry && Object.keys(client.url_entry).length ? html`<p class="note">Or over HTTP${session.value?.required ? html`, with the header <code>Authorization: Bearer KEY</code> added` : ""}:</p><${JsonView} value=${client.url_entry} label=${`HTTP entry of ${client.title}`} />` : html`<p class="note">${clip(client.url_advice, 400)}</p>`}
       <p class="note">${clip(client.reload_advice, 400)}</p>
     </details>
     ${review && html`<${ChangeReview} ...${review} close=${() => setReview(null)} done=${reload} />`}
