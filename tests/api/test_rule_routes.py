@@ -144,3 +144,22 @@ async def test_who_administers_sees_calls_that_a_rule_hides_now_and_others_do_no
                 answer = await http.get(f"{V1}/tools/hub/delete_repo", headers=headers)
                 assert answer.status_code == 404
                 assert (answer.json()["detail"] == expected) == is_told
+
+
+async def test_what_a_new_rule_would_change_is_said_before_it_is_written(tmp_path: Path) -> None:
+    async with serve(tmp_path) as (http, _):
+
+        async def find(rule: dict[str, Any]) -> tuple[str, bool]:
+            answer = await http.post(f"{V1}/rules/effect", json={"rule": rule})
+            effect = rule_routes.NewRuleEffect.model_validate(answer.json())
+            return effect.sentence, effect.dangerous
+
+        assert await find({"may": "deny"}) == (
+            "Denies all 3 tools to everybody, you included."
+            " 3 tools that you see now would not exist for you.",
+            True,
+        )
+        ana = {"for": ["key:ana"], "tools": ["hub.pay"], "may": "deny"}
+        assert await find(ana) == ("Denies 1 of 3 tools to key:ana, not you.", False)
+        wrong = await http.post(f"{V1}/rules/effect", json={"rule": {"may": "perhaps"}})
+        assert wrong.status_code == 422
