@@ -19,6 +19,7 @@ _TITLES = {
     "events": "Routes of events",
     "approvals": "Routes of approvals",
     "administration": "Routes of administration",
+    "registry": "Routes of the registry",
 }
 
 

@@ -10,7 +10,9 @@ import httpx2
 from portico.api.administration import people_routes, rule_routes
 from portico.auth.authenticator import KeyRing
 from portico.auth.keys import create_key
+from portico.callers import LOCAL_USER, Caller, Principal
 from portico.config import Config
+from portico.events import ToolCalled
 from portico.gateway.rest_app import RestApp
 from portico.testing import FakeBackend, serve_http
 from tests.api.api_client import V1
@@ -101,3 +103,63 @@ async def test_no_holder_of_a_key_sees_rules_or_people(tmp_path: Path) -> None:
             assert (await http.get(f"{V1}/{path}", headers=headers)).status_code == 403
         test = await http.post(f"{V1}/rules/test", json={"target": "hub.pay"}, headers=headers)
         assert test.status_code == 403
+
+
+async def test_who_administers_sees_calls_that_a_rule_hides_now_and_others_do_not(
+    tmp_path: Path,
+) -> None:
+    hub = FakeBackend([tool("look"), tool("delete_repo")])
+    for name in ("look", "delete_repo"):
+        hub.on_call(name, lambda _: text("done"))
+    ring = KeyRing()
+    made = {name: create_key(name, 1.0) for name in ("ana", "ben")}
+    ring.replace([row for row, _ in made.values()])
+    deny = {"rules": [{"tools": ["hub.delete_repo"], "may": "deny"}], "gateway": {"token": TOKEN}}
+    config = Config.model_validate(deny)
+    async with run_gateway({"hub": hub}, config, data_dir=tmp_path) as gateway:
+        gateway.keys = ring
+        for person, is_ok in ((Principal("key", "ana"), True), (LOCAL_USER, True)):
+            caller = Caller(name="tester", principal=person)
+            gateway.bus.publish(ToolCalled("hub.delete_repo", "0" * 16, 0.1, is_ok, caller))
+        await gateway.usage_data.tool_usage.flush()
+
+        async def list_people(credential: str) -> list[str]:
+            headers = {"authorization": f"Bearer {credential}"}
+            calls = (await http.get(f"{V1}/calls", headers=headers)).json()["calls"]
+            return sorted(call["person"] for call in calls)
+
+        async with (
+            serve_http(gateway, token=TOKEN, keys=ring, api=RestApp(gateway)) as url,
+            open_client(url) as http,
+        ):
+            assert await list_people(TOKEN) == ["key ana", "local user"]
+            assert await list_people(made["ana"][1]) == ["key ana"]
+            assert await list_people(made["ben"][1]) == []
+            expected = "hub.delete_repo exists, and rules[0] hides it from you"
+            for credential, is_told in ((TOKEN, True), (made["ben"][1], False)):
+                headers = {"authorization": f"Bearer {credential}"}
+                query = {"query": "delete", "expect": "hub.delete_repo"}
+                found = (await http.get(f"{V1}/tools", params=query, headers=headers)).json()
+                assert (found["expected"] == [f"{expected}."]) == is_told
+                answer = await http.get(f"{V1}/tools/hub/delete_repo", headers=headers)
+                assert answer.status_code == 404
+                assert (answer.json()["detail"] == expected) == is_told
+
+
+async def test_what_a_new_rule_would_change_is_said_before_it_is_written(tmp_path: Path) -> None:
+    async with serve(tmp_path) as (http, _):
+
+        async def find(rule: dict[str, Any]) -> tuple[str, bool]:
+            answer = await http.post(f"{V1}/rules/effect", json={"rule": rule})
+            effect = rule_routes.NewRuleEffect.model_validate(answer.json())
+            return effect.sentence, effect.dangerous
+
+        assert await find({"may": "deny"}) == (
+            "Denies all 3 tools to everybody, you included."
+            " 3 tools that you see now would not exist for you.",
+            True,
+        )
+        ana = {"for": ["key:ana"], "tools": ["hub.pay"], "may": "deny"}
+        assert await find(ana) == ("Denies 1 of 3 tools to key:ana, not you.", False)
+        wrong = await http.post(f"{V1}/rules/effect", json={"rule": {"may": "perhaps"}})
+        assert wrong.status_code == 422

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from portico.auth.authenticator import KeyRing
+from portico.auth.console_sessions import ConsoleSessions
 from portico.config import Config
 from portico.storage.key_store import KeyStore
 from tests.console.browser import Browser, wait_until
@@ -42,6 +43,8 @@ def test_a_key_is_made_shown_once_rotated_and_revoked(
         window.wait_for(".card-row", "opens work")
         assert text not in window.run("return document.documentElement.outerHTML")
         window.click(".card-row button", "Rotate")
+        window.wait_for(".card-row", "stays valid for an hour")
+        window.click(".card-row button", "Rotate now")
         window.wait_for("dialog[open]", "stays valid for an hour")
         window.click("dialog button", "I have it")
         wait_until(lambda: len(window.find_all(".card-row [data-tone=ok]")) == 2)
@@ -49,6 +52,60 @@ def test_a_key_is_made_shown_once_rotated_and_revoked(
             window.click(".card-row button", "Revoke")
             window.click(".card-row button", "Revoke now")
             wait_until(lambda left=left: len(window.find_all(".card-row [data-tone=ok]")) == left)
+        window.open("about:blank")
+        ignore_refusals(window)
+
+
+def test_the_first_key_is_shown_until_it_is_closed_and_locks_nobody_out(
+    window: Browser, thread: GatewayThread, tmp_path: Path
+) -> None:
+    keys = TestKeys()
+    keys.ring = KeyRing(KeyStore(None, tmp_path))
+    sessions = ConsoleSessions()
+    servers = {"mail": make_mail()}
+    with thread.serve(servers, data_dir=tmp_path, keys=keys, sessions=sessions) as served:
+        thread.run(served.gateway.load_keys())
+        window.open(f"{served.root}/console/people#code={sessions.make_link_code()}")
+        window.wait_for(".empty", "There are no keys")
+        window.click("button", "Make a key")
+        window.wait_for("dialog .warning", "every client that connects over HTTP needs a key")
+        assert "was not opened by" not in window.text("dialog")
+        window.fill("#key-name", "ana")
+        window.click("dialog button", "Make it")
+        window.wait_for("dialog pre", "portico_")
+        window.wait_for(".top", "Sign out")
+        window.wait_for(".connection", "live")
+        window.wait_for("dialog pre", "portico_")
+        window.click("dialog button", "I have it")
+        window.click("nav.side a", "Connect")
+        window.wait_for(".panel", '--header "Authorization: Bearer KEY"')
+        window.click("nav.side a", "People and keys")
+        window.click(".card-row button", "Revoke")
+        window.wait_for(".card-row", "It is the last valid key.")
+        window.click(".card-row button", "Revoke now")
+        window.wait_for(".panel .warning", "the gateway stays closed")
+        window.click("button", "Sign out")
+        window.wait_for("main", "goes on asking for one, also when all were revoked")
+        window.open("about:blank")
+        ignore_refusals(window)
+
+
+def test_the_first_key_outlives_a_page_that_has_to_sign_in(
+    window: Browser, thread: GatewayThread, tmp_path: Path
+) -> None:
+    keys = TestKeys()
+    keys.ring = KeyRing(KeyStore(None, tmp_path))
+    with thread.serve({"mail": make_mail()}, data_dir=tmp_path, keys=keys) as served:
+        thread.run(served.gateway.load_keys())
+        window.open(f"{served.root}/console/people")
+        window.click("button", "Make a key")
+        window.wait_for("dialog .warning", "was not opened by portico console")
+        window.fill("#key-name", "ana")
+        window.click("dialog button", "Make it")
+        window.wait_for("label", "Key, or the gateway's token")
+        window.wait_for("dialog pre", "portico_")
+        window.click("dialog button", "I have it")
+        wait_until(lambda: not window.find_all("dialog"))
         window.open("about:blank")
         ignore_refusals(window)
 

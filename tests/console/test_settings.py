@@ -57,10 +57,13 @@ def test_a_rule_is_added_as_a_difference_and_undone(
 ) -> None:
     open_page(window, configured.served, "rules")
     window.click("button", "Add a rule")
+    window.click("dialog button", "Show the change")
+    assert window.find_all("#rule-for:invalid"), "whom it is for has to be chosen"
     window.fill("#rule-for", "key:ana")
     window.fill("#rule-tools", "mail.delete_*")
     window.click("dialog button", "Show the change")
     window.wait_for(".diff", "mail.delete_*")
+    window.wait_for(".review", "tools to key:ana, not you.")
     assert configured.file.read_text() == TEXT
     confirm(window, "key:ana")
     assert load(configured.file).config.rules[0].tools == ("mail.delete_*",)

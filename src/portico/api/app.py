@@ -193,7 +193,9 @@ def make_api(
         },
     )
     for routes in (
-        tool_routes(profile_state, ApiToolSearch(profile_state, search_service), response_cache),
+        tool_routes(
+            profile_state, ApiToolSearch(profile_state, search_service), response_cache, services
+        ),
         server_routes(profile_state, store, response_cache),
         restart_routes(profile_state, services),
         call_routes(profile_state, store, services),

@@ -32,6 +32,8 @@ class ApprovalCard(ApiModel):
     decided_by: str = optional("", "Who approved or denied it.")
     decided_via: str = optional("", "`elicitation`, `rest`, `cli`.")
     reason: str = optional("", "What that person said of it.")
+    decided: str = optional("", "When it was decided.")
+    used: str = optional("", "When the call was made that it was for.")
 
 
 class ApprovalList(ApiModel):

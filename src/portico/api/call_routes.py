@@ -17,7 +17,8 @@ from portico.api.params import CallFilters, NoParams, PagedList
 from portico.api.responses import make_uncached_response
 from portico.api.tiers import V1
 from portico.api.tool_routes import NOT_FOUND_RESPONSE
-from portico.callers import LOCAL_USER, PRINCIPAL_KEY, Caller
+from portico.auth.permissions import can_administer
+from portico.callers import LOCAL_USER, PRINCIPAL_KEY, Caller, Principal
 from portico.calls.call import make_call_id
 from portico.calls.failed_calls import FailedCall
 from portico.catalog.tool import sanitize_text
@@ -50,7 +51,7 @@ def call_routes(
     """Build the routes `/calls`."""
     router = APIRouter(tags=["use"])
 
-    async def load_run(row: CallRow) -> list[models.RunCall]:
+    async def load_run(row: CallRow, principal: Principal) -> list[models.RunCall]:
         """Return the calls of the script or workflow that a call belongs to, in their order."""
         found = _RUN.fullmatch(row.call_id)
         if found is None:
@@ -58,7 +59,7 @@ def call_routes(
         query = CallQuery(
             limit=MAX_RUN_CALLS, run=found[1], since=row.at - _RUN_S, until=row.at + _RUN_S
         )
-        rows = [one for one in await store.load_calls(query) if is_shown(one)]
+        rows = [one for one in await store.load_calls(query) if is_shown(one, principal)]
         rows.sort(key=_get_start)
         return [
             models.RunCall(
@@ -68,13 +69,19 @@ def call_routes(
             for one in rows
         ]
 
-    def is_shown(row: CallRow) -> bool:
+    def is_shown(row: CallRow, principal: Principal) -> bool:
+        """Return whether somebody may know of a call: who administers of each, whatever the rules
+        say now; others of their own that were allowed, and of those of tools that they see."""
+        if can_administer(principal) or (row.ok and row.person == principal.id):
+            return True
         return not profile_state.hides_tool(f"{row.server}.{row.tool}")
 
     @router.get("/calls", response_model=models.CallList, summary="The latest calls")
-    async def list_calls(params: Annotated[CallFilters, Query()]) -> Response:
+    async def list_calls(request: Request, params: Annotated[CallFilters, Query()]) -> Response:
         """Which tool, by whom, when, how long and with which outcome. Arguments and results are
-        not stored."""
+        not stored. Who administers the gateway sees every call, others no calls of tools that are
+        hidden from them now, but for their own successful ones."""
+        principal = get_principal(request)
         server, tool = _split_tool_address(params.server, params.tool)
         limit = params.limit
         rows = await store.load_calls(
@@ -90,7 +97,8 @@ def call_routes(
                 until=params.until,
             )
         )
-        body = models.CallList(calls=[_to_call_entry(row) for row in rows[:limit] if is_shown(row)])
+        shown = [row for row in rows[:limit] if is_shown(row, principal)]
+        body = models.CallList(calls=list(map(_to_call_entry, shown)))
         if len(rows) > limit:
             query = params.model_dump(exclude={"before"})
             if params.ok is not None:
@@ -125,13 +133,15 @@ def call_routes(
         responses=NOT_FOUND_RESPONSE,
     )
     async def get_call(
+        request: Request,
         call_id: Annotated[int, Path(ge=1, le=2**62, description="Its `id` in the list.")],
         _: Annotated[NoParams, Query()],
     ) -> Response:
         """Where its time went, and its line of the audit log: the arguments as
         `audit.arguments` keeps them, a keyed hash or redacted. Results are kept nowhere."""
+        principal = get_principal(request)
         rows = await store.load_calls(CallQuery(limit=1, before=call_id + 1))
-        if not rows or rows[0].id != call_id or not is_shown(rows[0]):
+        if not rows or rows[0].id != call_id or not is_shown(rows[0], principal):
             raise UnknownName(
                 f"there is no call {call_id} on record", advice=f"GET {V1}/calls lists them."
             )
@@ -145,7 +155,7 @@ def call_routes(
         failed = services.failed_calls.find(row.call_id) if row.call_id else None
         if failed is not None:
             details.message = sanitize_text(failed.render_message())
-        details.run = await load_run(row)
+        details.run = await load_run(row, principal)
         details.audit = {key: audit[key] for key in _AUDIT_FIELDS if key in audit}
         return make_uncached_response(details)
 
@@ -170,7 +180,7 @@ def call_routes(
             raise PorticoError("no tool can be called here")
         caller = Caller(
             name="console" if _CONSOLE_HEADER in request.headers else "rest",
-            principal=request.scope.get(PRINCIPAL_KEY, LOCAL_USER),
+            principal=get_principal(request),
         )
         call_id = make_call_id()
         started = time.perf_counter()
@@ -180,6 +190,10 @@ def call_routes(
         return make_uncached_response({"call": call_id, "ok": is_ok, "ms": ms, "result": result})
 
     return router
+
+
+def get_principal(request: Request) -> Principal:
+    return request.scope.get(PRINCIPAL_KEY, LOCAL_USER)
 
 
 def _get_start(row: CallRow) -> float:

@@ -95,6 +95,10 @@ class ClientInstalling(Protocol):
     def change(self, name: str, *, remove: bool, seen: str) -> ClientDifference: ...
 
 
+async def _reload_nothing() -> None:
+    return
+
+
 async def _trust_nothing(server: str, changes: Sequence[DefinitionChange], person: str) -> None:
     return
 
@@ -131,6 +135,8 @@ class GatewayServices:
     get_listing_costs: Callable[[], Mapping[str, int]] = dict[str, int]
     """Tokens of listing each server's tools; 0 while they are not known."""
     keys: KeyStore | None = None
+    reload_keys: Callable[[], Awaitable[None]] = _reload_nothing
+    """Takes over a change of the keys at once."""
     trust: Trust = _trust_nothing
     approvals: Approvals | None = None
     rules: RuleServices | None = None

@@ -70,6 +70,7 @@ def key_routes(services: GatewayServices) -> APIRouter:
             )
         except PorticoError as error:
             raise InvalidRequest(error) from error
+        await services.reload_keys()
         _record(services, request, "keys/add", key.id)
         card = _to_card(key, time.time())
         return make_uncached_response(models.NewKey(**card.model_dump(), key=text))
@@ -100,6 +101,7 @@ def key_routes(services: GatewayServices) -> APIRouter:
             key, text, replaced = await rotate_key(
                 get_store(), name, grace_s=grace_s, lifetime_s=lifetime_s
             )
+        await services.reload_keys()
         _record(services, request, "keys/rotate", key.id)
         card = _to_card(key, time.time()).model_dump()
         ids = [earlier.id for earlier in replaced]
@@ -114,9 +116,11 @@ def key_routes(services: GatewayServices) -> APIRouter:
     async def revoke_key(
         request: Request, name: NameInPath, _: Annotated[NoParams, Query()]
     ) -> Response:
-        """Ends the key with this id now, or all valid ones of a name."""
+        """Ends the key with this id now, or all valid ones of a name. Without a valid key requests
+        over HTTP still need one, or the token."""
         with clean_name():
             revoked = await revoke_keys(get_store(), name)
+        await services.reload_keys()
         for key in revoked:
             _record(services, request, "keys/revoke", key.id)
         return make_uncached_response(models.RevokedKeys(revoked=[key.id for key in revoked]))

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from portico.api import models, tiers
+from portico.api.gateway_services import GatewayServices
 from portico.api.params import (
     BudgetParams,
     NameInPath,
@@ -25,8 +26,11 @@ from portico.api.responses import (
 )
 from portico.api.tiers import V1
 from portico.api.tool_search import ApiToolSearch, Explain
+from portico.auth.permissions import can_administer
+from portico.callers import LOCAL_USER, PRINCIPAL_KEY, Caller, Principal
+from portico.catalog.rule_filter import make_tool_target
 from portico.catalog.snapshot import Snapshot
-from portico.catalog.tool import Tool
+from portico.catalog.tool import Tool, sanitize_text
 from portico.errors import UnknownName
 from portico.meta_tools.search_request import SearchRequest
 from portico.profiles.json_objects import JsonObject
@@ -47,7 +51,10 @@ STALE_RESPONSE: dict[int | str, dict[str, Any]] = {
 
 
 def tool_routes(
-    profile_state: ProfileState, tool_search: ApiToolSearch, response_cache: ResponseCache
+    profile_state: ProfileState,
+    tool_search: ApiToolSearch,
+    response_cache: ResponseCache,
+    services: GatewayServices,
 ) -> APIRouter:
     """Build the routes under `/tools`."""
     router = APIRouter(tags=["tools"])
@@ -60,6 +67,23 @@ def tool_routes(
         version = profile_state.ranked_catalog.version
         body = response_cache.get_or_render((*key, version), ttl_s, render)
         return make_response(request, body, build_cache_header(ttl_s))
+
+    def find_hiding_rule(request: Request, address: str) -> str:
+        """Return which rule hides a tool, for who may see the rules; empty: none, or it is not
+        for this caller to know."""
+        principal: Principal = request.scope.get(PRINCIPAL_KEY, LOCAL_USER)
+        if services.rules is None or not can_administer(principal):
+            return ""
+        whole = services.rules.get_snapshot("", None)
+        tool = whole.tools.get(address)
+        if tool is None or address in profile_state.snapshot.tools:
+            return ""
+        target = make_tool_target(tool, whole.get_category(address))
+        own = services.rules.get_rules().select_for(Caller(principal=principal))
+        if own.can_see(target):
+            return ""
+        named = [rule.decision.rule for rule in own.list_applicable(target)] or ["default"]
+        return f"{sanitize_text(address)} exists, and {', '.join(named)} hides it from you"
 
     @router.get(
         "/tools/hot",
@@ -125,6 +149,8 @@ def tool_routes(
         params: Annotated[BudgetParams, Query()],
     ) -> Response:
         """Its typed form, then everything else that is known of it, as far as it fits."""
+        if problem := find_hiding_rule(request, f"{server}.{tool}"):
+            raise UnknownName(problem, advice="GET /api/v1/rules lists the rules.")
         found = await _find_tool(profile_state.snapshot, server, tool)
         # Everything that the answer depends on, so that a change of any of them is a new key.
         entry = profile_state.snapshot.servers[found.server]
@@ -144,7 +170,7 @@ def tool_routes(
         summary="Search, or every tool that passes filters",
         responses=STALE_RESPONSE,
     )
-    async def find_tools(params: Annotated[ToolFilters, Query()]) -> Response:
+    async def find_tools(request: Request, params: Annotated[ToolFilters, Query()]) -> Response:
         """With a query: ranked as for agents. Without: all tools, hottest first. Unknown names in
         filters are a 422."""
         query = params.model_dump(exclude={"page", "offset", "max_tokens", "version"})
@@ -161,16 +187,17 @@ def tool_routes(
             category=params.category,
         )
         try:
-            return make_uncached_response(
-                await tool_search.find_page(
-                    search_request,
-                    params.page_request,
-                    listing,
-                    Explain(params.explain, params.expect or ""),
-                )
+            body = await tool_search.find_page(
+                search_request,
+                params.page_request,
+                listing,
+                Explain(params.explain, params.expect or ""),
             )
         except UnknownName as error:
             raise InvalidRequest(error) from error
+        if "expected" in body and (problem := find_hiding_rule(request, params.expect or "")):
+            body["expected"] = [f"{problem}."]
+        return make_uncached_response(body)
 
     return router
 

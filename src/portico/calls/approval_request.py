@@ -281,6 +281,8 @@ def to_json(row: ApprovalRow) -> Raw:
         "decided_by": sanitize_text(row.decided_by),
         "decided_via": row.decided_via,
         "reason": sanitize_text(row.reason),
+        "decided": "" if row.decided_at is None else _to_iso_time(row.decided_at),
+        "used": "" if row.used_at is None else _to_iso_time(row.used_at),
     }
 
 

@@ -116,6 +116,7 @@ class RestApp:
             measure_load=lambda: gateway.ensure_monitoring().load.measure(),
             get_listing_costs=lambda: gateway.get_listing_costs(view.snapshot),
             keys=gateway.keys.store,
+            reload_keys=lambda: gateway.keys.load(),
             trust=gateway.catalog.trust,
             approvals=gateway.approvals,
             rules=RuleServices(

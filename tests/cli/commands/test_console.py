@@ -4,19 +4,29 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from tests.cli.conftest import Home
+from tests.cli.conftest import TIMEOUT_S, Home
 from tests.cli.local_gateway.conftest import SERVERS, Serve, serve
+from tests.console.browser import wait_until
 
 __all__ = ["serve"]
 
 
-def test_without_credentials_it_is_the_address_alone(home: Home, serve: Serve) -> None:
+def test_without_credentials_it_begins_a_session_that_outlives_the_first_key(
+    home: Home, serve: Serve
+) -> None:
     home.write({"servers": SERVERS})
     serve()
-    url = home.run("console", "--json").data["url"]
+    url, _, code = home.run("console", "--json").data["url"].partition("#code=")
     assert url.endswith("/console")
-    assert httpx2.get(url).status_code == 200
-    assert home.run("console").out.strip() == url
+    with httpx2.Client() as http:
+        assert http.get(url).status_code == 200
+        reply = http.post(f"{url}/session", json={"code": code})
+        assert reply.status_code == 200, reply.text
+        proof = reply.json()["proof"]
+        home.run("keys", "add", "ana")
+        wait_until(lambda: httpx2.get(f"{url}/session").json()["required"], TIMEOUT_S)
+        who = http.get(f"{url}/session", headers={"x-portico-proof": proof}).json()
+    assert (who["kind"], who["may"]["administer"]) == ("local", True)
 
 
 def test_with_a_token_it_signs_in_once(home: Home, serve: Serve) -> None:

@@ -10,13 +10,17 @@ from portico.api.gateway_services import GatewayServices, RuleServices
 from portico.api.json_body import describe_json_body, read_json_body
 from portico.api.models import ApiModel, optional
 from portico.api.params import NoParams
-from portico.api.responses import make_uncached_response
+from portico.api.responses import InvalidRequest, make_uncached_response
 from portico.api.tool_routes import NOT_FOUND_RESPONSE
-from portico.callers import Caller
+from portico.callers import LOCAL_USER, PRINCIPAL_KEY, Caller
+from portico.calls.rule_enforcement import build_rules
+from portico.catalog.rule_filter import make_tool_target
 from portico.catalog.rule_targets import count_targets, find_target, list_decisions
 from portico.catalog.tool import sanitize_text
+from portico.config.rules import Rule
 from portico.errors import PorticoError
 from portico.policy.explanation import explain, make_test_caller, to_data
+from portico.policy.rule_effect import RuleEffect, compute_rule_effect
 
 _BODY_RESPONSES: dict[int | str, dict[str, Any]] = {
     **NOT_FOUND_RESPONSE,
@@ -77,6 +81,25 @@ class RuleVerdict(ApiModel):
     mask_arguments: list[str] = optional([], "What is masked in the arguments.")
     seen: bool = Field(description="Whether the target exists for the caller.")
     near: list[NearRule] = optional([], "Rules that are about it, and do not decide.")
+
+
+class NewRule(ApiModel):
+    """A rule that is not written yet."""
+
+    rule: Rule
+    position: int = Field(default=0, ge=0, le=100_000, description="Its place among the rules.")
+
+
+class NewRuleEffect(ApiModel):
+    """What a rule would change."""
+
+    sentence: str
+    tools: int = Field(description="Tools that it is about.")
+    total: int = Field(description="All tools.")
+    hidden_from_you: int = Field(description="Tools that the caller sees now, and would not.")
+    dangerous: bool = Field(
+        description="It hides every tool from everybody, or tools from the caller."
+    )
 
 
 class SeenRequest(TestCaller):
@@ -147,6 +170,45 @@ def rule_routes(services: GatewayServices) -> APIRouter:
         explanation = explain(rules.get_rules(), _make_caller(wanted), target, arguments)
         verdict = {"target": sanitize_text(target.address), **to_data(explanation)}
         return make_uncached_response(RuleVerdict.model_validate(verdict))
+
+    @router.post(
+        "/rules/effect",
+        response_model=NewRuleEffect,
+        summary="What a new rule would change",
+        responses=_BODY_RESPONSES,
+        openapi_extra=describe_json_body(NewRule),
+    )
+    async def find_effect(request: Request, _: Annotated[NoParams, Query()]) -> Response:
+        """For how many tools and for whom a rule would decide. Nothing is written."""
+        wanted = await read_json_body(request, NewRule)
+        config = services.get_config().config
+        place = min(wanted.position, len(config.rules))
+        changed = (*config.rules[:place], wanted.rule, *config.rules[place:])
+        try:
+            after = build_rules(config.model_copy(update={"rules": changed}))
+        except PorticoError as error:
+            raise InvalidRequest(error) from error
+        snapshot = get_rules().get_snapshot("", None)
+        caller = Caller(principal=request.scope.get(PRINCIPAL_KEY, LOCAL_USER))
+
+        def compute() -> RuleEffect:
+            targets = [
+                make_tool_target(tool, snapshot.get_category(tool.address))
+                for tool in snapshot.tools.values()
+            ]
+            before = build_rules(config)
+            return compute_rule_effect(before, after, place, wanted.rule.callers, caller, targets)
+
+        effect = await asyncio.to_thread(compute)
+        return make_uncached_response(
+            NewRuleEffect(
+                sentence=sanitize_text(effect.sentence),
+                tools=effect.tools,
+                total=effect.total,
+                hidden_from_you=effect.hidden_from_you,
+                dangerous=effect.is_dangerous,
+            )
+        )
 
     @router.post(
         "/rules/seen",

@@ -1,7 +1,8 @@
 """`portico console`: open the running gateway's console in the browser.
 
-Where the gateway has a token or keys, the address carries a code that signs in once, within a
-minute; it is behind `#`, which browsers send to nobody. --json: `{"url"}`.
+The address carries a code that signs in once, within a minute; it is behind `#`, which browsers
+send to nobody. The session is the local user's, and stays valid when keys begin to be required.
+--json: `{"url"}`.
 """
 
 import os

@@ -186,22 +186,23 @@ async def inspect_gateway(
         if request.get("what") == "load":
             return await _measure_load(gateway)
         if request.get("what") == "console_link":
-            return _make_console_link(gateway, sessions)
+            return _make_console_link(sessions)
         raise PorticoError("this gateway cannot say that", advice="`portico restart` updates it.")
     except PorticoError as error:
         return {"error": error.message, "advice": error.advice}
 
 
-def _make_console_link(gateway: GatewayRuntime, sessions: ConsoleSessions | None) -> dict[str, Any]:
-    """Return a code for a one-time link where the console needs a sign-in, else an empty one."""
+def _make_console_link(sessions: ConsoleSessions | None) -> dict[str, Any]:
+    """Return a code for a one-time link.
+
+    There is one without credentials too: its session stays valid when the first key is made.
+    """
     if sessions is None:
         raise PorticoError(
             "this gateway serves no console",
             advice="gateway.console and gateway.api have to be on, and --profile left out.",
         )
-    has_others = gateway.keys.is_required or bool(gateway.verifiers)
-    is_open = gateway.config.gateway.token is None and not has_others
-    return {"code": "" if is_open else sessions.make_link_code()}
+    return {"code": sessions.make_link_code()}
 
 
 async def _read_log(gateway: GatewayRuntime, request: Mapping[str, Any]) -> dict[str, Any]:

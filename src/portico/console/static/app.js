@@ -1,5 +1,6 @@
 /** The frame around every screen, and which one is shown. */
 import { Keys } from "./components/keys_help.js";
+import { NewKey } from "./components/new_key.js";
 import { Empty, Screen } from "./components/parts.js";
 import { Activity } from "./screens/activity.js";
 import { Approvals } from "./screens/approvals.js";
@@ -52,7 +53,7 @@ export function App() {
       : html`<div class="frame" aria-busy="true"><nav class="side" aria-label="Screens"><span class="brand">Portico</span></nav>
           <div class="content"><div class="top"></div><main></main></div></div>`;
   }
-  if (!who.signed_in) return html`<${SignIn} />`;
+  if (!who.signed_in) return html`<${SignIn} /><${NewKey} />`;
   const screens = listScreens();
   return html`<div class="frame">
     <a class="skip" href="#main">Skip to the content</a>
@@ -61,6 +62,7 @@ export function App() {
       <${TopBar} screens=${screens} />
       <main id="main"><${CurrentScreen} screens=${screens} /></main>
     </div>
+    <${NewKey} />
   </div>`;
 }
 

@@ -1,8 +1,8 @@
 /** Start of the console. */
 import { App } from "./app.js";
-import { startEvents, stopEvents } from "./state/events.js";
+import { onEvents, startEvents, stopEvents } from "./state/events.js";
 import { startRouter } from "./state/router.js";
-import { openSession, session } from "./state/session.js";
+import { loadSession, openSession, session } from "./state/session.js";
 import { applyTheme } from "./state/theme.js";
 import { effect, html, render } from "./view.js";
 
@@ -15,4 +15,6 @@ effect(() => {
   if (session.value?.signed_in) startEvents();
   else stopEvents();
 });
+// The stream also ends when a credential begins to be required.
+onEvents(["again"], () => void loadSession());
 void openSession();

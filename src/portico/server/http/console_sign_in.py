@@ -1,6 +1,7 @@
 """Signing in to the console: `/console/session`, and the principal of a request by its cookie.
 
-    GET     who is signed in, and what it may do
+    GET     who is signed in, and what it may do; while no credential is required, `kept` says
+            whether a session of the local user stays valid when one is
     POST    {"credential": …}, as in `Authorization: Bearer`, or {"code": …} of a one-time link:
             signs in; the cookie is set, `proof` is in the answer
     DELETE  signs out
@@ -91,9 +92,11 @@ class ConsoleSignIn:
         return self._authenticator.find_session(cookie, proof)
 
     def _describe(self, request: Request) -> Response:
-        if not self._authenticator.is_required:
-            return _answer(_describe_person(LOCAL_USER, is_required=False))
         session = self._find_session(request.scope)
+        if not self._authenticator.is_required:
+            is_kept = session is not None and session.principal == LOCAL_USER
+            person = _describe_person(LOCAL_USER, is_required=False)
+            return _answer({**person, "kept": is_kept})
         if session is None:
             return _answer({"signed_in": False, "required": True})
         return _answer(_describe_person(session.principal, is_required=True))

@@ -13,10 +13,10 @@ export function Diff({ lines }) {
 }
 
 /**
- * @param {{title: string, path?: string, body: Record<string, any>, close: () => void, done?: () => void, words?: string}} props
+ * @param {{title: string, path?: string, body: Record<string, any>, close: () => void, done?: () => void, words?: string, effect?: any}} props
  *   `path` of the API, which answers a difference, and writes it when it is given its `seen`
  */
-export function ChangeReview({ title, path = "config/changes", body, close, done, words = "Write it" }) {
+export function ChangeReview({ title, path = "config/changes", body, close, done, words = "Write it", effect }) {
   const [state, setState] = useState(/** @type {{answer: any, problem: any, isBusy: boolean}} */ ({ answer: null, problem: null, isBusy: true }));
   const ask = async (/** @type {string} */ seen) => {
     setState((before) => ({ ...before, isBusy: true, problem: null }));
@@ -32,6 +32,7 @@ export function ChangeReview({ title, path = "config/changes", body, close, done
   const answer = state.answer;
   return html`<${Dialog} title=${title} close=${close}>
     <div class="review" role="status">
+      ${effect && html`<p class=${effect.dangerous ? "warning" : "note"}>${effect.dangerous ? html`<strong>Dangerous: </strong>` : ""}<span class="foreign">${clip(effect.sentence, 900)}</span></p>`}
       ${answer && html`<p class="note foreign">${clip(answer.file, 300)}</p>`}
       ${answer && (answer.changes ? html`<${Diff} lines=${answer.diff} />` : html`<p>Nothing to do: it says so already.</p>`)}
       ${answer?.remarks?.map((/** @type {string} */ one, /** @type {number} */ at) => html`<p key=${at} class="note">${clip(one, 600)}</p>`)}
@@ -39,7 +40,7 @@ export function ChangeReview({ title, path = "config/changes", body, close, done
       ${answer?.written && html`<p class="done">${answer.advice && `Written. ${answer.backup ? `The file as it was is kept in ${clip(answer.backup, 300)}. ` : ""}${clip(answer.advice, 400)}` || html`Written. A running gateway takes it over by itself; <code>portico undo</code>, or Undo under Settings, undoes it.`}</p>`}
     </div>
     <div class="buttons">
-      ${answer?.changes && !answer.written && html`<button class="primary" disabled=${state.isBusy} onClick=${() => ask(answer.seen)}>${words}</button>`}
+      ${answer?.changes && !answer.written && html`<button class=${effect?.dangerous ? "danger" : "primary"} disabled=${state.isBusy} onClick=${() => ask(answer.seen)}>${words}</button>`}
       <button onClick=${close}>${answer?.written ? "Close" : "Cancel"}</button>
     </div>
   <//>`;

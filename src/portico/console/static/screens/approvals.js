@@ -24,11 +24,26 @@ export function Approvals() {
     ${decided.length > 0 && html`<${Panel} title="Decided lately">
       <ul class="decided">${decided.slice(0, MAX_DECIDED).map((/** @type {any} */ one) => html`<li key=${one.id}>
         <${State} state=${one.state} /><code>${clip(one.tool, 90)}</code>
-        <span class="foreign">${clip(one.decided_by, 60)}${one.reason ? `: ${clip(one.reason, 200)}` : ""}</span>
-        <span class="note">${formatAgo(one.created)}</span>
+        <span>${describeOutcome(one)}</span>
+        <span class="note">${formatAgo(one.decided || one.created)}</span>
+        <div class="wide">
+          <pre class="arguments" tabindex="0" role="region" aria-label=${`Arguments of ${clip(one.tool, 90)}`}>${one.shown.map((/** @type {string} */ line) => toVisible(line)).join("\n")}</pre>
+          <${Facts} facts=${[
+            ["Asked by", html`<span class="foreign">${clip(one.person, 80)}${one.client ? `, with ${clip(one.client, 60)}` : ""}</span>`], ["Asked", formatDate(one.created)],
+            ["Decided by", one.decided_by && html`<span class="foreign">${clip(one.decided_by, 60)}</span>`], ["Decided", one.decided && formatDate(one.decided)],
+            ["Reason", one.reason && html`<span class="foreign">${clip(one.reason, 400)}</span>`],
+          ]} />
+        </div>
       </li>`)}</ul>
     <//>`}
   <//>`;
+}
+
+/** What became of a decision. @param {any} one */
+function describeOutcome(one) {
+  if (one.state === "approved") return html`It runs when the client asks again, until ${formatDate(one.expires)}.`;
+  if (one.state === "used") return html`It ran${one.used ? ` ${formatAgo(one.used)}` : ""}: <a href=${addressOf(["activity"], { tool: one.tool, person: one.person })}>its call</a> in Activity.`;
+  return html`It is not made; the caller reads the reason.`;
 }
 
 /** One call that waits. @param {{row: any, reload: () => void}} props */
@@ -54,7 +69,7 @@ function Request({ row, reload }) {
     <pre class="arguments" tabindex="0" role="region" aria-label="Arguments">${row.shown.map((/** @type {string} */ line) => toVisible(line)).join("\n")}</pre>
     <${Facts} facts=${[
       ["Asked by", html`<span class="foreign">${clip(row.person, 80)}</span>`], ["Client", row.client && html`<span class="foreign">${clip(row.client, 60)}</span>`],
-      ["Via", row.via], ["Profile", row.profile], ["Rule that asks", html`<a href=${addressOf(["rules"])}><code>${clip(row.rule, 40)}</code></a>`],
+      ["Via", row.via], ["Profile", row.profile], ["Rule that asks", html`<a href=${addressOf(["rules"])}><code>${clip(row.rule, 40)}</code></a> <span class="note">by its place when it asked</span>`],
       ["Ends", formatDate(row.expires)], ["Id", html`<code>${row.id}</code>`],
     ]} />
     <div class="decision">

@@ -56,7 +56,7 @@ function RecordedCall({ name }) {
         <${Panel} title="Who and when"><${Facts} facts=${[
           ["When", formatDate(call.at)], ["Person", html`<span class="foreign">${clip(call.person, 120)}</span>`], ["Client", html`<span class="foreign">${clip(call.client, 120)}</span>`],
           ["Profile", call.profile], ["Via", call.via], ["Outcome", call.ok ? "ok" : clip(call.error || "failed", 80)],
-          ["Rule that decided", call.audit?.rule && html`<a href=${addressOf(["rules"])}><code>${clip(call.audit.rule, 40)}</code></a>`],
+          ["Rule that decided", call.audit?.rule && html`<a href=${addressOf(["rules"])}><code>${clip(call.audit.rule, 40)}</code></a> <span class="note">by its place at that time</span>`],
           ["Definition", call.hash && html`<code>${clip(call.hash, 40)}</code>`], ["Id", call.call && html`<code>${clip(call.call, 60)}</code>`],
         ]} /><//>
         <${Panel} title="Where its time went"><${Waterfall} stages=${call.stages || []} /><//>

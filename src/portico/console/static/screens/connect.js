@@ -14,6 +14,7 @@ const LOOPBACK = /^(localhost|127\.[\d.]+|\[::1\])$/;
 export function Connect() {
   const mayWrite = session.value?.may.change_config;
   const address = `${location.origin}/mcp`;
+  const header = session.value?.required ? ' --header "Authorization: Bearer KEY"' : "";
   const clients = useLoaded((signal) => (mayWrite ? request("clients", { signal }) : Promise.resolve({ clients: [] })), []);
   return html`<${Screen} title="Connect">
     <${ProblemBox} problem=${clients.problem} retry=${clients.reload} />
@@ -22,7 +23,7 @@ export function Connect() {
         <div class="code-box"><${CopyButton} text=${address} label="Copy the address" /><pre tabindex="0" role="region" aria-label="Address">${address}</pre></div>
         <p>Use the address for clients that speak HTTP, or run elsewhere; the button of a client below writes an entry by which that client starts Portico itself (stdio).</p>
         <p class="note">Every client that speaks MCP over HTTP connects here.${session.value?.required ? html` It sends a key as <code>Authorization: Bearer …</code>: <a href=${addressOf(["people"])}>People and keys</a> makes one.` : " On this machine it needs no key."}</p>
-        <p class="note">Claude Code: <code>claude mcp add --transport http portico ${address}</code></p>
+        <p class="note">Claude Code: <code>claude mcp add --transport http portico ${address}${header}</code></p>
       <//>
       <${Connected} />
     </div>
@@ -40,11 +41,11 @@ function OtherDevice({ address }) {
   const scanned = toAddress(text);
   return html`<${Panel} title="From another device"><div class="other-device">
     <div class="field"><label for="other-address">Address that the device reaches</label>
-      <input id="other-address" type="url" inputmode="url" spellcheck="false" autocomplete="off" maxlength="180" placeholder="https://mcp.example.org" value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} />
+      <input id="other-address" type="url" inputmode="url" spellcheck="false" autocomplete="off" maxlength="180" placeholder="address of the gateway from there" value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} />
       ${isLocal && html`<p class="note"><code>${location.host}</code> is this machine's alone. Put a proxy with TLS or a tunnel in front, name its host under <code>gateway.allowed_hosts</code>, and write its address here.</p>`}
       <p class="note">The code has the address and no key: whoever scans it still signs in, or sends a key.</p></div>
     ${scanned ? html`<figure class="qr-box"><${QrCode} text=${scanned} label=${`QR code of ${scanned}`} /><figcaption><code class="foreign">${clip(scanned, 180)}</code> <${CopyButton} text=${scanned} label="Copy the address of the code" /></figcaption></figure>`
-      : text && html`<p class="warning" role="status">Write it as https://HOST, without a name or a password in it.</p>`}
+      : text && html`<p class="warning" role="status">Write the whole address, https first, without a name or a password in it.</p>`}
   </div><//>`;
 }
 
@@ -77,7 +78,7 @@ function ClientRow({ client, reload }) {
     ${client.problem && html`<p class="warning foreign">${clip(client.problem, 400)}</p>`}
     <details><summary>By hand</summary>
       <p class="note">It starts Portico itself:</p><${JsonView} value=${client.entry} label=${`entry of ${client.title}`} />
-      ${client.url_entry && Object.keys(client.url_entry).length ? html`<p class="note">Or over HTTP:</p><${JsonView} value=${client.url_entry} label=${`HTTP entry of ${client.title}`} />` : html`<p class="note">${clip(client.url_advice, 400)}</p>`}
+      ${client.url_entry && Object.keys(client.url_entry).length ? html`<p class="note">Or over HTTP${session.value?.required ? html`, with the header <code>Authorization: Bearer KEY</code> added` : ""}:</p><${JsonView} value=${client.url_entry} label=${`HTTP entry of ${client.title}`} />` : html`<p class="note">${clip(client.url_advice, 400)}</p>`}
       <p class="note">${clip(client.reload_advice, 400)}</p>
     </details>
     ${review && html`<${ChangeReview} ...${review} close=${() => setReview(null)} done=${reload} />`}

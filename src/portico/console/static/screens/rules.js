@@ -47,9 +47,9 @@ function RuleList({ rules, reload }) {
   const mayChange = session.value?.may.change_config;
   const remove = (/** @type {number} */ at) => setReview({ title: `Remove rules[${at}]`, body: { kind: "remove_rule", position: at } });
   return html`<${Panel} title="In their order" actions=${mayChange && html`<button onClick=${() => setAdding(true)}>Add a rule</button>`}>
-    ${isAdding && html`<${AddRule} count=${rules.rules.length} profiles=${rules.profiles || []} close=${() => setAdding(false)} next=${(/** @type {any} */ body) => {
+    ${isAdding && html`<${AddRule} count=${rules.rules.length} profiles=${rules.profiles || []} close=${() => setAdding(false)} next=${(/** @type {any} */ body, /** @type {any} */ effect) => {
       setAdding(false);
-      setReview({ title: "Add a rule", body });
+      setReview({ title: "Add a rule", body, effect });
     }} />`}
     ${review && html`<${ChangeReview} ...${review} close=${() => setReview(null)} done=${reload} />`}
     ${rules.rules.length === 0 && html`<${Empty} title=${rules.default === "deny" ? "Nothing is allowed: there are no rules, and the default is deny" : "Everything is allowed: there are no rules"}>

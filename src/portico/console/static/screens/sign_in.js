@@ -27,5 +27,6 @@ export function SignIn() {
     <${ProblemBox} problem=${signInProblem.value} />
     <p class="note">On the gateway's machine <code>portico console</code> opens this page signed in.
       Elsewhere you need a key: <code>portico keys add NAME</code> makes one.</p>
+    <p class="note">A gateway that has had a key goes on asking for one, also when all were revoked and after a restart.</p>
   </main>`;
 }

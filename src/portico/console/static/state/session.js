@@ -4,7 +4,8 @@ import { signal } from "../view.js";
 /**
  * @typedef {{see_use: boolean, see_calls: boolean, see_logs: boolean, restart: boolean, approve: boolean, administer: boolean, change_config: boolean}} Rights
  * @typedef {{signed_in: boolean, required: boolean, id: string, name: string, kind: string, profiles: string[],
- *   read_only: boolean, may: Rights, version: string}} Session
+ *   read_only: boolean, may: Rights, version: string, kept?: boolean}} Session
+ * `kept`: while nothing is required, whether this session stays valid when keys begin to be.
  */
 
 const PATH = "/console/session";
@@ -14,6 +15,8 @@ const PROOF_KEY = "portico.proof";
 export const session = signal(null);
 /** Why signing in did not work. @type {{value: {detail: string, advice: string} | null}} */
 export const signInProblem = signal(null);
+/** A key that was just made, shown until it is closed, whatever happens to the session. @type {{value: any}} */
+export const newKey = signal(null);
 /** Whether the gateway does not answer. */
 export const isUnreachable = signal(false);
 
