@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Iterator
+from itertools import dropwhile
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ def find_commands(page: Path) -> Iterator[tuple[Block, list[str]]]:
     for block in blocks(page):
         for command, _ in commands(block) if block.language == "console" else ():
             words = shlex.split(command, comments=True)
-            program, *arguments = [word for word in words if not ASSIGNMENT.match(word)] or [""]
+            program, *arguments = list(dropwhile(ASSIGNMENT.match, words)) or [""]
             if program == "portico":
                 yield block, arguments
 

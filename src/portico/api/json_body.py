@@ -1,6 +1,7 @@
 """JSON bodies of requests: read within limits, and checked against a model."""
 
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -49,8 +50,23 @@ async def read_json_body(request: Request, model: type[Model]) -> Model:
 
 def describe_json_body(model: type[BaseModel]) -> dict[str, Any]:
     """Return what OpenAPI has to say of a body."""
-    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    schema = model.model_json_schema()
+    definitions = schema.pop("$defs", {})
+    schema = _inline_references(schema, definitions)
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def _inline_references(schema: Any, definitions: Mapping[str, Any]) -> Any:
+    """Return a schema with each reference replaced by what it leads to: bodies are described in
+    their place, not among the shapes of answers."""
+    if isinstance(schema, list):
+        return [_inline_references(part, definitions) for part in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    parts = cast("dict[str, Any]", schema)
+    if isinstance(reference := parts.get("$ref"), str):
+        return _inline_references(definitions[reference.rpartition("/")[2]], definitions)
+    return {key: _inline_references(part, definitions) for key, part in parts.items()}
 
 
 def _make_too_large() -> InvalidRequest:
