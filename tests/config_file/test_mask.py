@@ -236,7 +236,7 @@ def test_neither_structure_nor_our_own_words_are_taken_for_a_secret() -> None:
     assert mask_text(said) == said
     hint = "set it, or write ${MY_API_KEY:-default}"
     assert mask_text(hint) == hint
-    assert mask_text("write ${MY_API_KEY:-default1}") == "write ${MY_API_KEY:***}"
+    assert mask_text("write ${MY_API_KEY:-default1}") == "write ${MY_API_KEY:-***}"
     assert mask_text("api_token: hunter2") == "api_token: ***"
     assert mask_text('"password": "hunter2"}') == '"password": "***"}'
 

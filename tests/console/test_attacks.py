@@ -273,7 +273,9 @@ async def test_a_name_that_was_turned_to_this_machine_opens_nothing(
         assert "portico" not in body.lower() or "host" in body.lower()
 
 
-A_PROFILE_MAY_READ = re.compile(r"/api/v1/(tools|servers)(/.*)?|/api/v1/events")
+A_PROFILE_MAY_READ = re.compile(
+    r"(/api/v1/tools|/api/v1/servers|/v0\.1/servers)(/.*)?|/api/v1/events"
+)
 NO_PROFILE_MAY_READ = "/api/v1/servers/{name}/log"
 PARAMETERS = {"{tool}": "read", "{id}": "1", "{call_id}": "1"}
 PROFILES = Config.model_validate({"profiles": {"work": {"servers": ["mail"]}}})

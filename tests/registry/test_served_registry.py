@@ -13,6 +13,7 @@ import jsonschema_rs
 import pytest
 
 from portico import __version__
+from portico.auth.authenticator import KeyRing
 from portico.auth.keys import create_key
 from portico.config import Config
 from portico.gateway.rest_app import RestApp
@@ -57,10 +58,8 @@ async def open_http(
     """A client of a gateway over HTTP, which may have a key."""
     async with run_gateway({}, config) as gateway:
         if key is not None:
-            assert gateway.keys.store is not None
-            await gateway.keys.store.add(key)
-            await gateway.keys.load()
-            options["keys"] = gateway.keys
+            options["keys"] = KeyRing()
+            options["keys"].replace([key])
         async with (
             serve_http(gateway, api=RestApp(gateway), **options) as url,
             httpx2.AsyncClient(base_url=url.removesuffix("/mcp")) as http,

@@ -30,9 +30,10 @@ _PROSE = (
 understood."""
 AUTH_SCHEME = re.compile(rf"\b(Bearer|Basic|Token)\s+(?!{_PROSE}|[<=:])[^\s\"',;]+", re.IGNORECASE)
 USERINFO = re.compile(r"://[^/?#\s\"']*@")
-_NO_VALUE = rf"Bearer\b|Basic\b|Token\b|[{{\[(]|{_PROSE}|<|-default\}}"
-"""Text after a secret's name that is not its value: a scheme, JSON, or our message about a
-missing variable, which has `${KEY:-default}`."""
+_NO_VALUE = rf"Bearer\b|Basic\b|Token\b|[{{\[(]|{_PROSE}|<"
+"""Text after a secret's name that is not its value: a scheme, or JSON."""
+_ADVISED_DEFAULT = "default}"
+"""Of `${KEY:-default}`, which messages about a missing variable advise."""
 ASSIGNED_SECRET = re.compile(
     rf"""({SENSITIVE}[\w.-]{{0,60}}["']?\s*[:=]\s*["']?)(?!{_NO_VALUE})([^\s"',;&}}]+)""",
     re.IGNORECASE,
@@ -203,6 +204,8 @@ def mask_default(placeholder: str) -> str:
         return f"${{cmd:{mask_literal(placeholder[6:-1])}}}"
     name, sign, default = placeholder.partition(":-")
     if not sign:
+        return placeholder
+    if default == _ADVISED_DEFAULT:
         return placeholder
     if SECRET_NAME.search(name):
         return f"{name}:-{MASK}}}"
