@@ -51,7 +51,7 @@ def holdings() -> Holdings:
     threads = [
         thread
         for thread in threading.enumerate()
-        if not thread.name.startswith(("asyncio_", "ThreadPool"))
+        if not thread.name.startswith(("asyncio_", "uvloop_", "ThreadPool"))
     ]
     return Holdings(len(OURS.children(recursive=True)), OURS.num_fds(), len(threads), len(tasks))
 
