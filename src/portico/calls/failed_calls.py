@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from portico.callers import Caller
 from portico.errors import PorticoError
-from portico.rendering.tool_result import mask_secrets
 
 MAX_CALLS = 500
 """Calls that are kept, the latest ones."""
@@ -41,7 +40,10 @@ class FailedCall:
 
     def render_message(self) -> str:
         """Return what the caller was told, without secrets and cut to a length."""
-        text = mask_secrets(self.text)
+        # Imported late: compiling its patterns slows start-up, and failing calls are rare.
+        from portico.config_file.mask import mask_text
+
+        text = mask_text(self.text)
         if len(text) <= MAX_MESSAGE_CHARS:
             return text
         return f"{text[:MAX_MESSAGE_CHARS]}…"
