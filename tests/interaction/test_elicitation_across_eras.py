@@ -587,4 +587,6 @@ async def test_of_several_calls_of_one_client_none_is_lost_to_the_questions_of_a
             client.call_tool(f"{upstream}__slow", slow),
         )
         assert [get_text(answer) for answer in answers if answer.is_error] == []
-        assert len(ada.asked) == len(KINDS)
+        # A question whose call cannot be told is asked again when the call it was asked with ends
+        # before it is answered, as a slow one may.
+        assert len(ada.asked) >= len(KINDS)
