@@ -241,7 +241,7 @@ async def test_a_client_is_asked_what_a_task_asks_while_it_waits_and_later() -> 
 
 async def test_what_a_client_that_gives_up_waited_for_is_cancelled_at_the_server() -> None:
     backend = TaskBackend()
-    async with open_gateway({"s": backend}, Config(), era="legacy", transport="http") as gateway:
+    async with open_gateway({"s": backend}, Config(), era="legacy", transport="stdio") as gateway:
         calling = asyncio.create_task(gateway.call("call_tool", name="s.work"))
         await wait_until(lambda: "tasks/get" in backend.methods)
         calling.cancel()

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 
 from portico import __version__
 from portico.api.gateway_services import GatewayServices
-from portico.api.responses import REVALIDATE, RenderedBody, make_response
+from portico.api.responses import MEDIA_TYPE, REVALIDATE, RenderedBody, make_response
 from portico.auth.permissions import can_open_profile
 from portico.callers import LOCAL_ISSUER, LOCAL_USER, PRINCIPAL_KEY, Principal
 from portico.config import Config
@@ -31,7 +31,11 @@ _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "requir
 _NOT_FOUND: dict[int | str, dict[str, Any]] = {
     404: {
         "description": "There is no such server or version here.",
-        "content": {"application/json": {"schema": _ERROR}},
+        "content": {
+            "application/json": {"schema": _ERROR},
+            # Of an address that is none of a server, such as one with a line break.
+            MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}},
+        },
     }
 }
 """As the specification of registries says it, not as the rest of the API."""
