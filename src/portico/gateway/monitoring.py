@@ -192,7 +192,7 @@ class Readiness:
         return detail
 
 
-class FailedCall(NamedTuple):
+class LastFailure(NamedTuple):
     """A call that failed."""
 
     tool: str
@@ -210,7 +210,7 @@ class RecentCalls:
     def __init__(self) -> None:
         self.calls = 0
         self.errors = 0
-        self.last_failure: FailedCall | None = None
+        self.last_failure: LastFailure | None = None
         self.recent: deque[tuple[float, float]] = deque(maxlen=MAX_RECENT_CALLS)
         """Monotonic time of the end and seconds of the latest calls."""
 
@@ -227,7 +227,7 @@ class RecentCalls:
         self.recent.append((now, event.seconds))
         if not event.ok:
             self.errors += 1
-            self.last_failure = FailedCall(event.tool, event.error, time.time())
+            self.last_failure = LastFailure(event.tool, event.error, time.time())
 
 
 class _ServerFacts(NamedTuple):

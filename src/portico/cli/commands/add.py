@@ -110,7 +110,7 @@ def _find_source(
 ) -> "SourcedServer | None":
     """Return the server of a registry or bundle; None for a name that is given to a command."""
     # Imported late: most servers are added by their command.
-    from portico.cli.commands.add_from_registry import ServerSource, names_source
+    from portico.cli.commands.add_from_registry import SourceResolver, names_source
 
     if not names_source(name):
         return None
@@ -120,7 +120,7 @@ def _find_source(
             f"{name} says itself how it is reached",
             advice="Give its values with --set, or a name of your own with the command.",
         )
-    return ServerSource(options, existing, screen).resolve(name)
+    return SourceResolver(options, existing, screen).resolve(name)
 
 
 def _may_start(

@@ -92,7 +92,7 @@ def can_ask(screen: Screen) -> bool:
     return not screen.as_json and screen.is_stdout_terminal and sys.stdin.isatty()
 
 
-class ServerSource:
+class SourceResolver:
     """Reads one description and makes an entry of it."""
 
     def __init__(self, options: AddOptions, existing: ExistingConfig, screen: Screen) -> None:

@@ -67,10 +67,6 @@ if TYPE_CHECKING:
     from portico.adoption.config_editor import ConfigEditor
     from portico.cli.client_installer import ClientInstaller
 
-if TYPE_CHECKING:
-    from portico.adoption.config_editor import ConfigEditor
-    from portico.cli.client_installer import ClientInstaller
-
 POLL_S = 0.05
 SWITCH_INTERVAL_S = 0.00005
 """How long a computing thread may hold the interpreter while others wait.
